@@ -9,6 +9,7 @@ from bench.cluster_failures import ClusterFailuresProgram
 from bench.compaction import CompactionProgram
 from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.guarantees import FormatProgram, GuaranteesProgram
+from bench.large_answers import EagerReadersProgram, UnreadAnswersProgram
 from bench.memory import MemoryProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
@@ -21,6 +22,8 @@ main(
     [
         StartProgram,
         MemoryProgram,
+        UnreadAnswersProgram,
+        EagerReadersProgram,
         ProduceConsumeProgram,
         TransactionsProgram,
         ClusterProgram,

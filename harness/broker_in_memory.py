@@ -146,6 +146,9 @@ class ClientConnection:
         self.number = self.peer_port = next(self.numbers)
         self.closed: str | None = None
 
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        return Parked.ready(max(most_bytes, least_bytes))
+
     def close(self, reason: str | None = None) -> None:
         self.closed = reason or ""
 

@@ -33,6 +33,10 @@ class DiskFullError(DiskError):
     """There was no room for a write that may be refused, and nothing of it is there. All else is as it was."""
 
 
+class RefusedError(Exception):
+    """The machine has no memory, or no thread, for a piece of work that has changed nothing yet: whoever asked may ask again."""
+
+
 class Share(Enum):
     """How much of the room that is kept back a write may take when the disk is full."""
 
@@ -210,6 +214,7 @@ class Workers(Protocol):
     def run(self, work: Callable[[], T], done: Callable[[T], None], *, is_long: bool) -> Job:
         """Do work that takes the processor, off the caller's thread of control; then call `done` on it with what it returned.
 
+        Raises RefusedError where no thread can be had.
         What is long, seconds that is, holds up nothing but its like; of each kind one piece is done at a time.
         """
         ...

@@ -13,7 +13,8 @@ from harness.broker_in_memory import BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 from oncelog.broker import fetching
-from oncelog.broker.fetch_sessions import ALL_EVERY_MS
+from oncelog.broker.fetch_sessions import ALL_EVERY_MS, PARTITION_BYTES, STALE_MS
+from oncelog.coordination import Parked
 from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
 
@@ -251,6 +252,96 @@ def test_reader_of_uncommitted_records_gets_no_aborted_list(broker: BrokerInMemo
     assert fetch(broker, (0, 2), isolation=COMMITTED)[0].aborted_transactions == ()
 
 
+class MemoryThatComesLater:
+    """Notes what an answer may take at most and at least, and gives when it is told to."""
+
+    def __init__(self, broker: BrokerInMemory) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.granted: Parked[int] = Parked()
+        broker.connection.reserve = self.reserve  # type: ignore[method-assign]
+
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        self.asked.append((most_bytes, least_bytes))
+        return self.granted
+
+
+def test_large_answer_waits_for_its_memory_and_is_as_long_as_there_is(broker: BrokerInMemory) -> None:
+    for _ in range(3):
+        append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    assert not reply.came
+    batch_bytes = memory.asked[0][1]
+    assert memory.asked == [(3 * batch_bytes, batch_bytes)]
+    memory.granted.release(2 * batch_bytes)
+    assert offsets_in(reply.message.responses[0].partitions[0].records) == [0, 1]
+
+
+def test_answer_asks_for_no_more_memory_than_its_limits_allow_but_for_the_first_batch(broker: BrokerInMemory) -> None:
+    for _ in range(3):
+        append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    send(broker, (0, 0), max_bytes=1000)
+    most_bytes, least_bytes = memory.asked[0]
+    assert (most_bytes, least_bytes > 100_000) == (1000, True)
+
+
+def test_small_answer_has_its_memory_in_any_case(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 50_000)
+    memory = MemoryThatComesLater(broker)
+    assert send(broker, (0, 0)).came
+    assert not memory.asked
+
+
+def test_topic_that_is_deleted_while_its_reader_waits_for_memory_is_unknown(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    broker.ask("delete_topics", 5, topic_names=[TOPIC], timeout=MINUTE)
+    memory.granted.release(10**6)
+    assert reply.message.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+
+
+def test_reader_that_leaves_while_it_waits_for_memory_leaves_nothing_behind(broker: BrokerInMemory) -> None:
+    append(broker, "x" * 100_000)
+    memory = MemoryThatComesLater(broker)
+    reply = send(broker, (0, 0))
+    reply.end()
+    memory.granted.release(10**6)
+    assert not reply.came
+    assert broker.failures == []
+
+
+def test_answer_of_many_parts_is_the_log_byte_for_byte(broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a part and a batch lie, and whatever the limit."""
+    for number in range(12):
+        append(broker, str(number) * (20_000 + 7_000 * (number % 3)))
+    whole = fetch(broker, (0, 0))[0].records
+    for part_bytes in (1, 30_000, 61_000, 100_000, 2**20):
+        monkeypatch.setattr(fetching, "READ_AT_ONCE_BYTES", part_bytes)
+        for max_bytes in (1, 25_000, 80_000, 200_000, len(whole), 2**20):
+            found = fetch(broker, (0, 0), max_bytes=max_bytes)[0].records
+            assert whole.startswith(found)
+            last = offsets_in(found)[-1]
+            more = [size for offset, size in sizes_in(whole) if offset == last + 1]
+            assert len(found) <= max_bytes or last == 0
+            assert not more or len(found) + more[0] > max_bytes, "nothing that fits is left out"
+
+
+def sizes_in(records: bytes) -> list[tuple[int, int]]:
+    return [(header.base_offset, header.size_bytes) for _, header in batches(records)]
+
+
+def test_answer_that_the_machine_has_no_memory_for_is_refused(broker: BrokerInMemory) -> None:
+    append(broker, "x")
+    with patch.object(PartitionLog, "read", side_effect=MemoryError):
+        reply = send(broker, (0, 0))
+    assert reply.message is None
+    assert broker.connection.closed == "its Fetch request is refused: the machine has no memory for it"
+    assert broker.failures == []
+    assert offsets_in(fetch(broker, (0, 0))[0].records) == [0]
+
+
 def test_session_answers_only_what_is_new(broker: BrokerInMemory) -> None:
     """KIP-227: an incremental answer holds the partitions that changed."""
     append(broker, "a", 0)
@@ -336,6 +427,7 @@ def test_records_that_a_session_asks_for_twice_are_given_twice(broker: BrokerInM
 def test_sessions_that_nobody_uses_watch_a_partition_until_it_moves_once(broker: BrokerInMemory) -> None:
     for _ in range(3):
         session = send(broker, (0, 0), session=(0, 0)).message.session_id
+        assert goes_on(broker, session, 1)
     partition = broker.core.topics.partition(TOPIC, 0)
     assert partition is not None
     assert len(partition._watchers) == 3
@@ -356,13 +448,99 @@ def test_waiting_fetch_of_a_session_waits_until_there_is_enough(broker: BrokerIn
     assert [offsets_in(one.records) for one in reply.message.responses[0].partitions] == [[0, 1], [0, 1]]
 
 
-def test_oldest_session_makes_way_when_there_is_no_room() -> None:
-    broker = BrokerInMemory(SteppedDisk(), ManualClock(), max_incremental_fetch_session_cache_slots="1")
+def begun(broker: BrokerInMemory, *partitions: tuple[int, int]) -> int:
+    """The id of a new session; 0 if there was no room for it."""
+    session_id: int = send(broker, *partitions, session=(0, 0)).message.session_id
+    return session_id
+
+
+def goes_on(broker: BrokerInMemory, session_id: int, epoch: int) -> bool:
+    error = send(broker, session=(session_id, epoch)).message.error_code
+    assert error in (ErrorCode.none, ErrorCode.fetch_session_id_not_found)
+    return bool(error is ErrorCode.none)
+
+
+def with_slots(slots: int, **settings: str) -> BrokerInMemory:
+    broker = BrokerInMemory(
+        SteppedDisk(), ManualClock(), max_incremental_fetch_session_cache_slots=str(slots), **settings
+    )
     make_topic(broker)
-    first = send(broker, (0, 0), session=(0, 0)).message.session_id
-    second = send(broker, (0, 0), session=(0, 0)).message.session_id
-    assert send(broker, session=(first, 1)).message.error_code is ErrorCode.fetch_session_id_not_found
-    assert send(broker, session=(second, 1)).message.error_code is ErrorCode.none
+    return broker
+
+
+def test_new_sessions_find_no_room_while_others_are_in_use() -> None:
+    """KIP-227: a session that is neither stale nor smaller is not evicted; the new one is not cached, which id 0 says."""
+    broker = with_slots(1)
+    first = begun(broker, (0, 0))
+    for _ in range(1000):
+        assert begun(broker, (0, 0)) == 0
+    assert goes_on(broker, first, 1)
+
+
+def test_session_that_nobody_has_used_for_two_minutes_makes_way() -> None:
+    broker = with_slots(2)
+    unused, used = begun(broker, (0, 0)), begun(broker, (0, 0))
+    broker.clock.advance(STALE_MS - 1000)
+    assert goes_on(broker, used, 1)
+    broker.clock.advance(2000)
+    new = begun(broker, (0, 0))
+    assert new
+    assert goes_on(broker, used, 2)
+    assert not goes_on(broker, unused, 1)
+    assert goes_on(broker, new, 1)
+
+
+def test_smaller_session_that_is_not_new_makes_way_for_a_larger_one() -> None:
+    broker = with_slots(1)
+    small = begun(broker, (0, 0))
+    assert not begun(broker, (0, 0), (1, 0)), "the other one is new"
+    broker.clock.advance(STALE_MS - 1000)
+    assert goes_on(broker, small, 1)
+    broker.clock.advance(2000)
+    assert not begun(broker, (0, 0)), "it is no larger"
+    large = begun(broker, (0, 0), (1, 0))
+    assert large
+    assert not goes_on(broker, small, 2)
+    assert goes_on(broker, large, 1)
+
+
+def test_partition_that_is_not_there_is_answered_and_no_session_keeps_it(broker: BrokerInMemory) -> None:
+    reply = send(broker, (0, 0), (77, 0), session=(0, 0)).message
+    assert {one.partition_index: one.error_code for one in reply.responses[0].partitions} == {
+        0: ErrorCode.none,
+        77: ErrorCode.unknown_topic_or_partition,
+    }
+    assert reply.session_id == 0, "its reader names all of them again"
+    assert len(broker.core.fetch_sessions) == 0
+
+
+def test_session_that_is_asked_for_what_is_not_there_says_so_and_ends(broker: BrokerInMemory) -> None:
+    session = begun(broker, (0, 0))
+    reply = send(broker, (77, 0), session=(session, 1)).message
+    assert reply.error_code is ErrorCode.none
+    assert reply.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert not goes_on(broker, session, 2)
+
+
+def test_sessions_have_no_more_partitions_than_there_is_memory_for() -> None:
+    broker = with_slots(1000, queued_max_request_bytes=str(2 * 3 * PARTITION_BYTES))
+    first = begun(broker, (0, 0), (1, 0))
+    assert first
+    assert not begun(broker, (0, 0), (1, 0))
+    assert begun(broker, (0, 0))
+    assert broker.core.fetch_sessions.kept_bytes == 3 * PARTITION_BYTES
+    send(broker, session=(first, -1))
+    assert broker.core.fetch_sessions.kept_bytes == PARTITION_BYTES
+    assert begun(broker, (1, 0))
+
+
+def test_session_that_grows_beyond_the_memory_ends() -> None:
+    broker = with_slots(1000, queued_max_request_bytes=str(2 * 3 * PARTITION_BYTES))
+    other, session = begun(broker, (0, 0), (1, 0)), begun(broker, (0, 0))
+    assert send(broker, (1, 0), session=(session, 1)).message.error_code is ErrorCode.none
+    assert not goes_on(broker, session, 2)
+    assert goes_on(broker, other, 1)
+    assert broker.core.fetch_sessions.kept_bytes == 2 * PARTITION_BYTES
 
 
 def test_reader_of_a_topic_that_is_deleted_hears_of_it(broker: BrokerInMemory) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
+from typing_extensions import Buffer
 
 from harness.batches import resealed, with_body
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, make_topic, visible
-from oncelog.records import Codec, Record, build_batch
+from oncelog.records import Codec, Effort, Form, Prepared, Record, build_batch
 
 
 @pytest.fixture
@@ -50,6 +51,25 @@ def produce(
 
 def test_batches_get_offsets_one_after_the_other(broker: BrokerInMemory) -> None:
     assert [produce(broker, batch_of(broker, "a", "b")).base_offset for _ in range(3)] == [0, 2, 4]
+
+
+@pytest.mark.parametrize("effort", list(Effort))
+def test_batch_that_the_machine_has_no_memory_for_is_refused_and_nothing_is_written(
+    broker: BrokerInMemory, monkeypatch: pytest.MonkeyPatch, effort: Effort
+) -> None:
+    def without_memory(batch: Buffer, form: Form, tried: Effort) -> Prepared | None:
+        if tried is effort:
+            raise MemoryError
+        return None
+
+    with monkeypatch.context() as scarce:
+        scarce.setattr("oncelog.broker.handlers.produce.prepare", without_memory)
+        data = [{"name": TOPIC, "partition_data": [{"index": 0, "records": batch_of(broker, "a")}]}]
+        reply = broker.send("produce", 9, transactional_id=None, acks=-1, timeout=MINUTE, topic_data=data)
+    assert reply.message is None
+    assert broker.connection.closed == "its Produce request is refused: the machine has no memory for it"
+    assert broker.failures == []
+    assert produce(broker, batch_of(broker, "a")).base_offset == 0
 
 
 def test_second_copy_of_a_batch_answers_the_first_offset(broker: BrokerInMemory) -> None:

@@ -226,6 +226,8 @@ def test_size_between_two_offsets_is_what_is_read_and_at_most_what_the_index_lea
         there += memoryview(part.data).nbytes
         offset = part.next_offset
     assert estimated >= log.size_between(first, limit) >= there
+    if first < limit:
+        assert log.batch_bytes(first) == memoryview(log.read(first, 1, end).data).nbytes
     assert first < limit or estimated == 0
     if limit == end:
         assert log.size_between(first, limit) == there

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import threading
@@ -14,8 +15,11 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.wire import Connection, batch, frame, parse, request_payload
+from oncelog.coordination import Parked
 from oncelog.server.connection import LENGTH_BYTES
-from oncelog.server.receive_buffer import RECEIVE_BYTES
+from oncelog.server.connection import Connection as ConnectionOfBroker
+from oncelog.server.memory import MemoryBudget
+from oncelog.server.receive_buffer import RECEIVE_BYTES, ReceiveBuffer
 from oncelog.testing import broker
 
 REQUEST_BYTES_MAX = 200_000
@@ -291,6 +295,50 @@ def test_client_that_reads_no_answers_is_not_read_from(node):
 def say_for_ever(connection: Connection, request: bytes) -> None:
     while True:
         connection.socket.sendall(request * 100)
+
+
+class ClosedTransport:
+    """Of a client that has gone while its connection has not been told yet: uvloop raises for whatever is asked of it."""
+
+    def set_write_buffer_limits(self, high: int) -> None: ...
+
+    def get_extra_info(self, name: str) -> None: ...
+
+    def is_closing(self) -> bool:
+        return True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def abort(self) -> None: ...
+
+    def refuse(self, *_: object) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+    write = writelines = close = is_reading = pause_reading = resume_reading = refuse
+
+
+def test_answer_to_a_client_that_has_just_gone_is_dropped():
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        later: Parked[list[bytes] | None] = Parked()
+        bugs: list[BaseException] = []
+        memory = MemoryBudget(loop, lambda callback: callback(), 2**28)
+        made = ConnectionOfBroker(
+            1, "L", lambda *_: later, 2**20, ReceiveBuffer(), memory, lambda _: None, lambda _: None, bugs.append
+        )
+        made.connection_made(ClosedTransport())  # type: ignore[arg-type]
+        made.get_buffer(-1)[:5] = struct.pack(">ib", 1, 0)
+        made.buffer_updated(5)
+        assert made.reserve(10_000_000, 0).is_released
+        later.release([bytes(10_000_000)])
+        made.room_made()
+        made.abort()
+        made.connection_lost(None)
+        assert bugs == []
+        assert memory.size_bytes == 0
+
+    asyncio.run(test())
 
 
 def test_stop_does_not_wait_for_a_client_that_does_not_take_its_answers():

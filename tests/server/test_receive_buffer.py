@@ -159,6 +159,9 @@ class Transport:
     def resume_reading(self) -> None:
         self.reading = True
 
+    def is_closing(self) -> bool:
+        return False
+
     def write(self, data: object) -> None: ...
 
     writelines = write
@@ -236,7 +239,10 @@ def take_a_step(client: Client, random: Random) -> None:
 def test_frames_of_connections_that_share_a_buffer_are_what_was_sent_and_stay_it(seed: int) -> None:
     async def run() -> None:
         random = Random(seed)
-        buffer, memory = ReceiveBuffer(), MemoryBudget(asyncio.get_running_loop(), NO_LIMIT)
+        buffer, memory = (
+            ReceiveBuffer(),
+            MemoryBudget(asyncio.get_running_loop(), lambda callback: callback(), NO_LIMIT),
+        )
         clients = [new_client(random, buffer, memory) for _ in range(4)]
         while any(client.unsent or len(client.seen) < len(client.frames) for client in clients):
             take_a_step(random.choice(clients), random)

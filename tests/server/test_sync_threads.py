@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from oncelog.environment import DiskError
+from oncelog.server import sync_threads
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import OpenFiles, RealFile
 
@@ -51,6 +52,24 @@ def test_sync_of_a_file_that_was_closed_meanwhile_is_done(disk, outcomes, tmp_pa
         disk.sync([file], outcomes.done)
         outcomes.wait()
     assert outcomes.errors == [None] * 8
+    assert outcomes.bugs == []
+
+
+class RefusedThread(threading.Thread):
+    def start(self) -> None:
+        raise RuntimeError("can't start new thread")
+
+
+def test_file_is_made_durable_by_the_caller_where_the_machine_has_no_thread(disk, outcomes, tmp_path, monkeypatch):
+    monkeypatch.setattr(sync_threads.threading, "Thread", RefusedThread)
+    file = disk.open(str(tmp_path / "whole"), create=True)
+    file.append([b"data"])
+    disk.sync([file], outcomes.done)
+    outcomes.wait()
+    disk.in_background(lambda: None, outcomes.done)
+    outcomes.wait()
+    disk.sync_all([file])
+    assert outcomes.errors == [None, None]
     assert outcomes.bugs == []
 
 

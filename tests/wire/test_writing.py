@@ -9,7 +9,7 @@ import pytest
 from kio.serial import entity_writer
 
 from oncelog.broker.apis import APIS
-from oncelog.wire import EncodedItems, encode, message_class, message_module
+from oncelog.wire import BytesInParts, EncodedItems, encode, message_class, message_module
 from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.wire.random_messages import RandomMessages
 
@@ -50,6 +50,17 @@ def test_items_that_are_encoded_already_are_written_as_the_items_are(version):
     answer = RandomMessages(0, []).entity(types.MetadataResponse, 3)
     encoded = EncodedItems(len(topics), b"".join(map(bytes, encode(*topics))))
     assert b"".join(encode(replace(answer, topics=encoded))) == by_codec(replace(answer, topics=topics))
+
+
+@pytest.mark.parametrize("version", [4, 16], ids=["classic", "compact"])
+def test_field_in_parts_is_written_as_the_whole_is_and_none_of_them_is_copied(version):
+    types = message_module(1, version, "response")
+    parts = [bytes([number]) * size for number, size in enumerate((5000, 1, 70_000))]
+    partition = replace(RandomMessages(0, []).entity(types.PartitionData, 1), records=b"".join(parts))
+    in_parts = encode(replace(partition, records=BytesInParts(75_001, parts)))
+    assert b"".join(in_parts) == by_codec(partition)
+    assert any(chunk is parts[0] for chunk in in_parts)
+    assert any(chunk is parts[2] for chunk in in_parts)
 
 
 def test_large_field_is_handed_on_as_it_is():

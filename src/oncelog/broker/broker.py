@@ -40,7 +40,7 @@ from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.features import FinalizedFeatures
-from oncelog.broker.fetch_sessions import FetchSessions
+from oncelog.broker.fetch_sessions import FetchSessions, partitions_max
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.broker.identity import check_kind, take_identity
 from oncelog.broker.readiness import Readiness, StartProgress
@@ -98,6 +98,7 @@ class BrokerCore:
     known_brokers: KnownBrokers
     membership: ClusterMembership | None
     """What a member of a cluster has, and a broker that is alone has not."""
+    fetch_sessions: FetchSessions
     node_id: int
     producer_ids: ProducerIds
     topics: Topics
@@ -154,6 +155,11 @@ class BrokerCore:
         self.log_directories = LogDirectories(environment.disk, log_directories, FILE_NAME)
         self._disk_failures = DiskFailures(self.log_directories, self._stop_answering)
         self.survives = self._disk_failures.survives
+        self.fetch_sessions = FetchSessions(
+            environment.random,
+            self.settings.number("max.incremental.fetch.session.cache.slots"),
+            partitions_max(self.settings.number("queued.max.request.bytes")),
+        )
         self._loading = start(self._load_or_release(environment))
 
     async def _load_or_release(self, environment: Environment) -> None:
@@ -267,9 +273,6 @@ class BrokerCore:
         self, environment: Environment, opening: LogOpening, state: JournalState, own: OwnCheckpoint | None
     ) -> None:
         """Open the log of every partition, and note that a broker has started."""
-        self.fetch_sessions = FetchSessions(
-            environment.random, self.settings.number("max.incremental.fetch.session.cache.slots")
-        )
         topics_open = self._make_topics(environment.random, opening, state)
         self.checkpoints: Checkpoints = Checkpoints(
             self.slices, environment.disk, self.log_directories, self.topics, self._journal, self.survives, own

@@ -17,9 +17,9 @@ from oncelog.broker.apis import ClusterAction, ServedApi
 from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
-from oncelog.broker.slices import beside
+from oncelog.broker.slices import NO_MEMORY, beside
 from oncelog.coordination import Parked, begin, sleep, start
-from oncelog.environment import Clock, DiskError, Workers
+from oncelog.environment import Clock, DiskError, RefusedError, Workers
 from oncelog.wire import (
     ErrorCode,
     RequestHeader,
@@ -81,6 +81,9 @@ class Dispatch:
         arrived_ms = self._clock.monotonic_ms()
         try:
             body = decode_request(request_class, frame, position, ITEMS_AT_ONCE)
+        except MemoryError:
+            connection.close(_refusal(api, NO_MEMORY))
+            return None
         except TooManyItemsError:
             request = Request(header.api_key, header.version, header.client_id, None, connection, arrived_ms)
             if len(frame) < KEPT_BYTES_MIN:
@@ -96,7 +99,11 @@ class Dispatch:
         self, api: ServedApi, request: Request, correlation_id: int, decode: Callable[[], Any]
     ) -> Answer:
         """Read a request of many items, and write its answer, beside those that are served meanwhile."""
-        body = await beside(self._workers, decode, is_long=False)
+        try:
+            body = await beside(self._workers, decode, is_long=False)
+        except RefusedError as refused:
+            request.connection.close(_refusal(api, refused))
+            return None
         if isinstance(body, WireError):
             request.connection.close(str(body))
             return None
@@ -130,12 +137,20 @@ class Dispatch:
                 # Whoever asked can ask again.
                 request.connection.close()
             return await Parked[Answer]()
+        except RefusedError as refused:
+            # It has no error code: whoever asked connects again, and asks again.
+            request.connection.close(_refusal(api, refused))
+            return None
         except Exception as bug:
             bug.add_note(f"in {api.name} v{request.version}")
             raise
-        if is_large or _has_many_items(body):
+        if not is_large and not _has_many_items(body):
+            return self._encoded(api, request, correlation_id, body)
+        try:
             return await self._encoded_beside(api, request, correlation_id, body)
-        return self._encoded(api, request, correlation_id, body)
+        except RefusedError as refused:
+            request.connection.close(_refusal(api, refused))
+            return None
 
     def _handle(self, api: ServedApi, request: Request) -> Any:
         if api.cluster_action is ClusterAction.ALL and not self._access.is_broker(request.connection):
@@ -165,6 +180,10 @@ class Dispatch:
                 header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self._parts)
             )
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
+
+
+def _refusal(api: ServedApi, refused: RefusedError | str) -> str:
+    return f"its {api.name} request is refused: {refused}"
 
 
 def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:

@@ -11,6 +11,7 @@ again when it has moved. Twice a second all of them are looked at: what they say
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,10 @@ FIRST_EPOCH = 0
 NO_SESSION = 0
 INT_MAX = 2**31 - 1
 ALL_EVERY_MS = 500
+STALE_MS = 120_000
+"""A session that was used since then is evicted last, and so is one that was begun since then (KIP-227)."""
+PARTITION_BYTES = 1024
+"""About so much memory a session takes for each partition."""
 
 TopicKey = str | UUID
 
@@ -110,12 +115,33 @@ class FetchWithoutSession:
 class FetchSession:
     """The partitions of one session, those that were answered longest ago first."""
 
-    __slots__ = ("_all_at_ms", "_moved", "_wakes", "_watched", "by_id", "epoch", "named", "partitions", "session_id")
+    __slots__ = (
+        "_all_at_ms",
+        "_moved",
+        "_wakes",
+        "_watched",
+        "begun_ms",
+        "by_id",
+        "epoch",
+        "is_follower",
+        "named",
+        "partitions",
+        "session_id",
+        "used_ms",
+    )
 
     def __init__(
-        self, session_id: int, partitions: OrderedDict[Key, FetchedPartition], now_ms: float, *, by_id: bool
+        self,
+        session_id: int,
+        partitions: OrderedDict[Key, FetchedPartition],
+        now_ms: float,
+        *,
+        by_id: bool,
+        is_follower: bool,
     ) -> None:
         self.session_id = session_id
+        self.begun_ms = self.used_ms = now_ms
+        self.is_follower = is_follower
         self.partitions = partitions
         self.by_id = by_id
         self.epoch = FIRST_EPOCH + 1
@@ -155,6 +181,11 @@ class FetchSession:
     @property
     def is_empty(self) -> bool:
         return not self.partitions
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """A follower's is worth more than a consumer's, and a large one more than a small one."""
+        return self.is_follower, len(self.partitions)
 
     def to_look_at(self) -> Sequence[FetchedPartition]:
         """Those that may have something to say."""
@@ -209,39 +240,54 @@ class FetchSession:
             wake()
 
 
-class FetchSessions:
-    """The sessions of all clients. When there is no room the one that was used longest ago makes way."""
+def partitions_max(memory_bytes: int) -> int:
+    """How many partitions all sessions may have: they take half of the memory for requests and answers, at most."""
+    return sys.maxsize if memory_bytes < 0 else memory_bytes // 2 // PARTITION_BYTES
 
-    def __init__(self, random: Random, slots: int) -> None:
+
+class FetchSessions:
+    """The sessions of all clients, those first that were used longest ago. One that finds no place is not begun, as in Kafka."""
+
+    def __init__(self, random: Random, slots: int, partitions_max: int) -> None:
         self._random = random
         self._slots = slots
+        self._partitions_max = partitions_max
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._counted: dict[int, int] = {}
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def kept_bytes(self) -> int:
+        return self._partitions * PARTITION_BYTES
+
     def begin(
-        self, partitions: OrderedDict[Key, FetchedPartition], now_ms: float, *, by_id: bool
+        self, partitions: OrderedDict[Key, FetchedPartition], now_ms: float, *, by_id: bool, is_follower: bool
     ) -> FetchSession | None:
-        """A new session, or None if this broker keeps none."""
-        if not self._slots or not partitions:
+        """A new session, or None if there is no room for it."""
+        if not self._slots or not partitions or len(partitions) > self._partitions_max:
             return None
-        while len(self._sessions) >= self._slots:
-            _, least_used = self._sessions.popitem(last=False)
-            least_used.end()
+        worth = is_follower, len(partitions)
+        while len(self._sessions) >= self._slots or self._partitions + len(partitions) > self._partitions_max:
+            if not self._make_way(worth, now_ms):
+                return None
         session_id = NO_SESSION
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = int(self._random.fraction() * INT_MAX)
-        session = FetchSession(session_id, partitions, now_ms, by_id=by_id)
+        session = FetchSession(session_id, partitions, now_ms, by_id=by_id, is_follower=is_follower)
         self._sessions[session_id] = session
+        self._count(session)
         return session
 
     def end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
+            self._partitions -= self._counted.pop(session_id)
             session.end()
 
-    def resume(self, session_id: int, epoch: int, *, by_id: bool) -> FetchSession | ErrorCode:
+    def resume(self, session_id: int, epoch: int, now_ms: float, *, by_id: bool) -> FetchSession | ErrorCode:
         """The session, its epoch checked and advanced; or why the client has to begin a new one."""
         session = self._sessions.get(session_id)
         if session is None:
@@ -251,5 +297,48 @@ class FetchSessions:
         if session.epoch != epoch:
             return ErrorCode.invalid_fetch_session_epoch
         session.advance()
+        session.used_ms = now_ms
         self._sessions.move_to_end(session_id)
         return session
+
+    def keep(self, session: FetchSession, now_ms: float) -> None:
+        """After a request that has changed it: where it has grown too large, others make way for it, or it ends."""
+        if session.session_id not in self._sessions:
+            return
+        self._count(session)
+        while self._partitions > self._partitions_max:
+            if not self._make_way(session.worth, now_ms):
+                self.end(session.session_id)
+                return
+
+    def _count(self, session: FetchSession) -> None:
+        partitions = len(session.partitions)
+        self._partitions += partitions - self._counted.get(session.session_id, 0)
+        self._counted[session.session_id] = partitions
+
+    def _make_way(self, worth: tuple[bool, int], now_ms: float) -> bool:
+        """End one session for one that is worth more: Kafka's FetchSessionCache.tryEvict.
+
+        First one that nobody has used for a while. Then of those that are not new the smallest, if it is smaller; a consumer's
+        may be new where it is a follower that needs the room.
+        """
+        least_used = next(iter(self._sessions.values()), None)
+        if least_used is None:
+            return False
+        if now_ms - least_used.used_ms > STALE_MS:
+            self.end(least_used.session_id)
+            return True
+        is_follower, _ = worth
+        found = min(
+            (
+                session
+                for session in self._sessions.values()
+                if now_ms - session.begun_ms > STALE_MS or (is_follower and not session.is_follower)
+            ),
+            key=lambda session: session.worth,
+            default=None,
+        )
+        if found is None or found.worth >= worth:
+            return False
+        self.end(found.session_id)
+        return True

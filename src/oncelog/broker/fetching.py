@@ -10,20 +10,24 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.broker.fetch_sessions import FetchedPartition, Find
-from oncelog.broker.slices import Turn
+from oncelog.broker.slices import NO_MEMORY, Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import FollowerId, Partition
 from oncelog.coordination import Parked
-from oncelog.environment import DiskError
-from oncelog.log import AbortedTransaction
+from oncelog.environment import DiskError, RefusedError
+from oncelog.log import AbortedTransaction, PartitionLog
 from oncelog.records import Codec
-from oncelog.wire import ErrorCode
+from oncelog.wire import BytesInParts, ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
 READ_COMMITTED = 1
+UNRESERVED_BYTES = 64 * 1024
+"""A smaller answer has its memory in any case, as has a smaller request."""
+READ_AT_ONCE_BYTES = 1024 * 1024
+"""Records are read in parts of about this size: the memory of each is free when it is sent, and serves the next answer."""
 GATHERING_ROUNDS = 3
 """How often a follower's answer lets whatever else has come be served first: what that appends goes with the same answer.
 
@@ -49,9 +53,13 @@ class PartitionRead:
     log_start_offset: int = -1
     diverging: tuple[int, int] | None = None
     aborted: tuple[AbortedTransaction, ...] | None = None
-    data: Buffer = b""
+    data: Buffer | BytesInParts = b""
     preferred_replica: int | None = None
     """The broker that a consumer is to read from in place of this one (KIP-392)."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,10 @@ class FetchLimits:
     only_from_leader: bool = True
     rack: str | None = None
     """Where a consumer is, that may be sent to a follower."""
+
+
+Reserve = Callable[[int, int], Parked[int]]
+"""Has memory for an answer, from the most to the least that it may have."""
 
 
 class FetchedPartitions(Protocol):
@@ -127,13 +139,16 @@ class _Watch:
 class Fetching:
     """One Fetch: wait until there is enough or the time is up, then read."""
 
-    __slots__ = ("_asked", "_broker", "_limits", "_turn")
+    __slots__ = ("_asked", "_broker", "_limits", "_reserve", "_turn")
 
-    def __init__(self, broker: Needs, asked: FetchedPartitions, limits: FetchLimits, turn: Turn) -> None:
+    def __init__(
+        self, broker: Needs, asked: FetchedPartitions, limits: FetchLimits, turn: Turn, reserve: Reserve
+    ) -> None:
         self._broker = broker
         self._asked = asked
         self._limits = limits
         self._turn = turn
+        self._reserve = reserve
 
     async def reads(self) -> list[PartitionRead]:
         """What is to be answered, at least of each partition of which there is something to say."""
@@ -142,7 +157,7 @@ class Fetching:
         is_enough = self._limits.wait_ms <= 0 or await self._is_enough() or await self._comes_in_time()
         if is_enough and self._limits.follower is not None:
             await self._gather()
-        return await self._read_all()
+        return await self._read_all(await self._room())
 
     async def _comes_in_time(self) -> bool:
         """Wait until there is enough; false if the time is up before."""
@@ -198,13 +213,52 @@ class Fetching:
                 await self._turn.rest()
         return self._asked.is_empty or self._limits.size_bytes_min <= 0
 
-    async def _read_all(self) -> list[PartitionRead]:
+    async def _room(self) -> int:
+        """How many bytes of records may be read: as many as there are now, or as there is memory for by and by."""
+        most_bytes, least_bytes = 0, 0
+        for asked in self._asked.to_look_at():
+            there_bytes = self._there_bytes(asked)
+            if there_bytes and not most_bytes:
+                least_bytes = self._batch_bytes(asked) if there_bytes > UNRESERVED_BYTES else there_bytes
+            most_bytes += min(there_bytes, asked.size_bytes_max)
+            if most_bytes >= self._limits.size_bytes_max:
+                most_bytes = self._limits.size_bytes_max
+                break
+            if self._turn.is_over:
+                await self._turn.rest()
+        if max(most_bytes, least_bytes) <= UNRESERVED_BYTES:
+            return min(UNRESERVED_BYTES, self._limits.size_bytes_max)
+        room_bytes = await self._reserve(most_bytes, least_bytes)
+        self._turn.begin()
+        return min(room_bytes, self._limits.size_bytes_max)
+
+    def _there_bytes(self, asked: FetchedPartition) -> int:
+        """How much its reader could be given now. It reads nothing."""
+        partition = self._look(asked)
+        if isinstance(partition, PartitionRead):
+            return 0
+        limit_offset = self._limit_offset(partition)
+        if limit_offset <= asked.fetch_offset:
+            return 0
+        return partition.log.size_between(asked.fetch_offset, limit_offset)
+
+    def _batch_bytes(self, asked: FetchedPartition) -> int:
+        """How long the first batch is, which is given whatever limits say (KIP-74)."""
+        partition = self._find(asked)
+        assert isinstance(partition, Partition), asked
+        try:
+            return partition.log.batch_bytes(asked.fetch_offset)
+        except DiskError:
+            # Who reads it will say so.
+            return 0
+
+    async def _read_all(self, size_bytes_max: int) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         read_bytes = 0
         for asked in self._asked.to_look_at():
-            read = self._read_or_refuse(asked, self._limits.size_bytes_max - read_bytes, whole_batch=not read_bytes)
+            read = self._read_or_refuse(asked, size_bytes_max - read_bytes, whole_batch=not read_bytes)
             reads.append(read)
-            read_bytes += memoryview(read.data).nbytes
+            read_bytes += read.size_bytes
             if self._turn.is_over:
                 await self._turn.rest()
         return reads
@@ -241,6 +295,8 @@ class Fetching:
         """A partition that turns out to be damaged is offline from now on, and all of a directory whose disk fails."""
         try:
             return self._read(asked, size_bytes_left, whole_batch=whole_batch)
+        except MemoryError as error:
+            raise RefusedError(NO_MEMORY) from error
         except DiskError as error:
             partition = self._find(asked)
             assert isinstance(partition, Partition), asked
@@ -277,10 +333,9 @@ class Fetching:
         if limit <= asked.fetch_offset:
             self._asked.settle(asked, partition)
         elif size_bytes > 0 or whole_batch:
-            data, end = partition.log.read(asked.fetch_offset, size_bytes, limit)
-            # A batch larger than the limits is given only where it is the first of the answer (KIP-74).
-            if whole_batch or memoryview(data).nbytes <= size_bytes:
-                read.data, next_offset = data, end
+            read.data, next_offset = _records(
+                partition.log, asked.fetch_offset, size_bytes, limit, whole_batch=whole_batch
+            )
         if level == READ_COMMITTED:
             read.aborted = partition.log.aborted_transactions(asked.fetch_offset, next_offset)
         return read
@@ -288,6 +343,31 @@ class Fetching:
     def _stores_zstd(self, partition: Partition) -> bool:
         topic = self._broker.topics.named(partition.topic)
         return topic is not None and topic.form.codec is Codec.ZSTD
+
+
+def _records(
+    log: PartitionLog, offset: int, size_bytes: int, limit_offset: int, *, whole_batch: bool
+) -> tuple[Buffer | BytesInParts, int]:
+    """The batches from `offset` on that fit, and the offset behind them."""
+    parts: list[Buffer] = []
+    left_bytes = size_bytes
+    while offset < limit_offset:
+        if parts and left_bytes < READ_AT_ONCE_BYTES and log.batch_bytes(offset) > left_bytes:
+            break
+        asked_bytes = min(left_bytes, READ_AT_ONCE_BYTES)
+        data, end_offset = log.read(offset, asked_bytes, limit_offset)
+        part_bytes = memoryview(data).nbytes
+        # A batch larger than the limits is given only where it is the first of the answer (KIP-74).
+        if not part_bytes or (part_bytes > left_bytes and (parts or not whole_batch)):
+            break
+        parts.append(data)
+        offset = end_offset
+        left_bytes -= part_bytes
+        if left_bytes <= 0 or asked_bytes < READ_AT_ONCE_BYTES:
+            break
+    if len(parts) > 1:
+        return BytesInParts(size_bytes - left_bytes, parts), offset
+    return (parts[0] if parts else b""), offset
 
 
 def _without_records(

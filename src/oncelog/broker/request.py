@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from oncelog.coordination import Parked
 from oncelog.wire import construct, message_class, message_module
 
 NO_THROTTLE = timedelta(0)
@@ -31,6 +32,13 @@ class Peer(Protocol):
 
     @property
     def peer_port(self) -> int: ...
+
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        """Have memory for an answer to this peer before it is read: released with how much there is.
+
+        That is from `least_bytes` to `most_bytes`. It is given back as the peer takes what it is answered.
+        """
+        ...
 
     def close(self, reason: str | None = None) -> None: ...
 

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import islice
 from typing import TypeVar
 
 from oncelog.coordination import Parked, sleep
-from oncelog.environment import Clock, Workers
+from oncelog.environment import Clock, RefusedError, Workers
 
 S = TypeVar("S")
 T = TypeVar("T")
 
 SLICE_MS = 4
+NO_MEMORY = "the machine has no memory for it"
 PAUSE_MS = 1
 """Work that comes this soon after a slice belongs to it: it is of the same moment, and nobody was served in between."""
 
@@ -113,13 +115,27 @@ class Turn:
 
 
 async def beside(workers: Workers, work: Callable[[], T], *, is_long: bool) -> T:
-    """Have work done on another thread. It may use nothing that the broker changes."""
-    over: Parked[T] = Parked()
-    job = workers.run(work, over.release, is_long=is_long)
+    """Have work done on another thread. It may use nothing that the broker changes.
+
+    Raises RefusedError where there is no memory or no thread for it.
+    """
+    over: Parked[T | MemoryError] = Parked()
+    job = workers.run(partial(_or_no_memory, work), over.release, is_long=is_long)
     try:
-        return await over
+        done = await over
     finally:
         job.cancel()
+    if isinstance(done, MemoryError):
+        raise RefusedError(NO_MEMORY)
+    return done
+
+
+def _or_no_memory(work: Callable[[], T]) -> T | MemoryError:
+    try:
+        return work()
+    except MemoryError as error:
+        # What it was about is kept by the frames of the error.
+        return error.with_traceback(None)
 
 
 def parts(items: Iterable[S], size: int) -> Iterator[tuple[S, ...]]:

@@ -329,6 +329,10 @@ class PartitionLog:
         """
         return self._segments.size_between(offset, limit_offset, self._offsets.end)
 
+    def batch_bytes(self, offset: int) -> int:
+        """The size of the batch that contains `offset`, or else of the next one; 0 at the end of the log. Raises DiskError."""
+        return self._segments.batch_bytes(offset, self._offsets.end)
+
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
         return self._segments.aborted_transactions(first_offset, upper_bound_offset)

@@ -104,6 +104,16 @@ class Segments(Sequence[Segment]):
         later = self._segments[self.slot_of(offset) + 1 :]
         return segment.size_bytes - start + sum(one.size_bytes for one in later if one.base_offset < limit_offset)
 
+    def batch_bytes(self, offset: int, log_end_offset: int) -> int:
+        """The size of the batch that contains `offset`, or else of the next one; 0 at the end of the log. Raises DiskError."""
+        while offset < log_end_offset:
+            segment, end_offset = self._containing(offset, log_end_offset)
+            found = segment.position_of(offset)
+            if found is not None:
+                return found.header.size_bytes
+            offset = end_offset
+        return 0
+
     def aborted_transactions(self, first_offset: int, upper_bound_offset: int) -> tuple[AbortedTransaction, ...]:
         """The aborted transactions with records from `first_offset` on and below the upper bound, by first offset."""
         found: list[AbortedTransaction] = []

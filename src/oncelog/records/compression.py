@@ -20,6 +20,10 @@ OUTPUT_BYTES_MIN = 64 * 1024
 OUTPUT_GROWTH = 8
 # What cramjam says when the output has no room left, for which it has no type of its own.
 OUTPUT_FULL = "failed to write whole buffer"
+# What zstd and lz4 say, in words of their own, where the machine has no memory for their windows.
+NO_MEMORY = ("not enough memory", "allocation_failed")
+CODEC_BYTES = 16 * 1024 * 1024
+"""A codec may take so much beside its output. Where it cannot have it, most of them end the process."""
 
 # The level cramjam takes by itself is eight times slower, for eight per cent less.
 LZ4_LEVEL = 1
@@ -105,14 +109,19 @@ def _compress_xerial(data: memoryview) -> bytes:
 def _decompress_stream(codec: object, data: memoryview, size_bytes_max: int) -> bytes:
     """Decompress into a buffer of a likely size, and into larger ones as long as that fails and the bound allows.
 
-    The output never outgrows its buffer, whatever the bytes ask for.
+    The output never outgrows its buffer, whatever the bytes ask for. Raises MemoryError.
     """
     size_bytes = max(OUTPUT_BYTES_MIN, OUTPUT_GROWTH * len(data))
     while True:
         output = bytearray(min(size_bytes, size_bytes_max))
+        if len(output) >= CODEC_BYTES:
+            # Python says that there is no memory.
+            bytearray(CODEC_BYTES)
         try:
             written = codec.decompress_into(data, output)  # type: ignore[attr-defined]
         except cramjam.DecompressionError as error:
+            if any(words in str(error) for words in NO_MEMORY):
+                raise MemoryError(str(error)) from error
             if OUTPUT_FULL not in str(error):
                 raise CorruptBatchError(f"the records do not decompress: {error}") from error
             if size_bytes >= size_bytes_max:

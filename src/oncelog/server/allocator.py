@@ -23,3 +23,15 @@ def keep_freed_memory() -> None:
     if adjust is not None:
         adjust(TRIM_THRESHOLD, KEPT_BYTES_MAX)
         adjust(MMAP_THRESHOLD, ALWAYS_GIVEN_BACK_BYTES)
+
+
+def give_back_freed_memory() -> None:
+    """Give back also what lies below something that is still in use, which by itself glibc never does.
+
+    Of 250 MB of answers it took 270 MB back, or nothing at all, as it happened.
+    """
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -24,6 +24,8 @@ FRAMES_MAX = 256
 LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
+SENT_AT_ONCE_BYTES = 1024 * 1024
+"""What is sent at once is in memory until all of it has left: of a large answer no more than this is handed on beforehand."""
 TURN_S = 0.005
 GATHERED_BYTES_MAX = 4096
 GATHERED_MAX = 8
@@ -51,6 +53,7 @@ class Connection(asyncio.BufferedProtocol):
         "_frame_size",
         "_handler",
         "_has_no_room",
+        "_holds_answer",
         "_is_cut_short",
         "_memory",
         "_on_bug",
@@ -59,11 +62,13 @@ class Connection(asyncio.BufferedProtocol):
         "_refusal",
         "_request_bytes_max",
         "_rest",
+        "_sent_of_first",
         "_served_bytes",
         "_serving",
         "_task",
         "_transport",
         "_unsent",
+        "_unsent_bytes",
         "_waiting",
         "_write_paused",
         "close_reason",
@@ -107,7 +112,10 @@ class Connection(asyncio.BufferedProtocol):
         self._has_no_room = False
         self._served_bytes = 0
         self._waiting: deque[memoryview] = deque()
-        self._unsent: list[Buffer] = []
+        self._unsent: deque[Buffer] = deque()
+        self._unsent_bytes = 0
+        self._sent_of_first = 0
+        self._holds_answer = False
         self._task: Task[Any] | None = None
         self._answering = False
         self._serving = False
@@ -136,6 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._waiting.clear()
         self._end_task()
         self._frame = None
+        self._forget_unsent()
         self._memory.forget(self)
         if self.close_reason is None:
             logger.debug("connection of %s:%d is closed", self.peer_host, self.peer_port)
@@ -147,11 +156,19 @@ class Connection(asyncio.BufferedProtocol):
         frame = self._frame
         if frame is not None:
             if isinstance(frame, bytearray) and len(frame) < self._frame_room:
-                frame.extend(bytes(self._frame_room - len(frame)))
+                try:
+                    frame.extend(bytes(self._frame_room - len(frame)))
+                except MemoryError:
+                    self._begin_to_close(f"the machine has no memory for a request of {self._frame_size} bytes")
+                    # Not from here: uvloop is about to read into what it is given.
+                    asyncio.get_running_loop().call_soon(self.abort)
+                    return self._buffer.place_behind(b"")
             return memoryview(frame)[self._frame_filled :]
         return self._buffer.place_behind(self._rest)
 
     def buffer_updated(self, size_bytes: int) -> None:
+        if self._closing:
+            return
         self.last_active_s = asyncio.get_running_loop().time()
         frame = self._frame
         if frame is None:
@@ -177,8 +194,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
-        self._memory.answer(self, 0)
-        self._serve()
+        if self._unsent:
+            self._send()
+        else:
+            self._note_unsent()
+        if self._closing:
+            self._close_when_sent()
+        elif not self._write_paused:
+            self._serve()
 
     # --- frames
 
@@ -255,11 +278,14 @@ class Connection(asyncio.BufferedProtocol):
         if lent is not None:
             self._frame = lent
             self._frame_room = memoryview(lent.obj).nbytes
-        else:
-            self._frame_room = min(size, max(RECEIVE_BYTES, GROWTH * (stop - begin)))
-            self._frame = bytearray(self._frame_room)
-            self._frame[: stop - begin] = view[begin:stop]
+            self._memory.begin_request(self, self._frame_room)
+            return
+        self._frame_room = min(size, max(RECEIVE_BYTES, stop - begin))
+        self._frame = bytearray(self._frame_room)
+        self._frame[: stop - begin] = view[begin:stop]
         self._memory.begin_request(self, self._frame_room)
+        if self._frame_filled == self._frame_room:
+            self._ask_for_room()
 
     def _ask_for_room(self) -> None:
         room = min(self._frame_size, GROWTH * self._frame_filled)
@@ -330,6 +356,9 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._waiting)
 
     def _pause_or_resume_reading(self, transport: asyncio.Transport) -> None:
+        if transport.is_closing():
+            # Its client has gone, and it will be said.
+            return
         should_read = not (self._waiting or self._is_cut_short or self._refusal is not None or self._has_no_room)
         if should_read != transport.is_reading():
             if should_read:
@@ -346,37 +375,97 @@ class Connection(asyncio.BufferedProtocol):
             self._memory.end_request(self, self._served_bytes)
         if chunks is not None:
             self._unsent += chunks
-            is_small = len(chunks) == 1 and len(chunks[0]) < GATHERED_BYTES_MAX  # type: ignore[arg-type]
+            size_bytes = sum(map(len, chunks))  # type: ignore[arg-type]
+            self._unsent_bytes += size_bytes
+            is_small = size_bytes < GATHERED_BYTES_MAX
             if not (self._waiting and self._serving and is_small and len(self._unsent) < GATHERED_MAX):
                 self._send()
+        elif self._holds_answer:
+            self._note_unsent()
         if (self._waiting or self._is_cut_short or self._refusal is not None) and not self._serving:
             # Not from here: whoever released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _send(self) -> None:
-        chunks, transport = self._unsent, self._transport
-        if transport is None:
+        """Hand on as much as the transport takes; the rest follows when it has room again."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            self._forget_unsent()
             return
-        if len(chunks) == 1:
-            transport.write(chunks[0])  # type: ignore[arg-type]
-        else:
-            transport.writelines(chunks)  # type: ignore[arg-type]
-        self._unsent = []
-        if self._write_paused:
-            self._memory.answer(self, transport.get_write_buffer_size())
+        while self._unsent and not self._write_paused:
+            part = self._next_part()
+            if len(part) == 1:
+                transport.write(part[0])  # type: ignore[arg-type]
+            else:
+                transport.writelines(part)  # type: ignore[arg-type]
+        if self._write_paused or self._holds_answer:
+            self._note_unsent()
+
+    def _next_part(self) -> list[Buffer]:
+        """The next chunks of what is not sent, or a part of one."""
+        unsent = self._unsent
+        if self._unsent_bytes <= SENT_AT_ONCE_BYTES and not self._sent_of_first:
+            part = list(unsent)
+            self._forget_unsent()
+            return part
+        part = []
+        left_bytes = SENT_AT_ONCE_BYTES
+        while unsent and left_bytes:
+            rest = memoryview(unsent[0])[self._sent_of_first :]
+            if len(rest) > left_bytes:
+                part.append(rest[:left_bytes])
+                self._sent_of_first += left_bytes
+                break
+            part.append(rest if self._sent_of_first else unsent[0])
+            left_bytes -= len(rest)
+            self._unsent_bytes -= memoryview(unsent.popleft()).nbytes
+            self._sent_of_first = 0
+        return part
+
+    def _forget_unsent(self) -> None:
+        self._unsent.clear()
+        self._unsent_bytes = self._sent_of_first = 0
+
+    def _note_unsent(self) -> None:
+        """Tell how much memory the answers still take: a chunk is free when all of it has left."""
+        in_transport = self._transport.get_write_buffer_size() if self._write_paused and self._transport else 0
+        size_bytes = self._unsent_bytes + in_transport
+        self._holds_answer = size_bytes > 0
+        self._memory.answer(self, size_bytes)
+
+    @property
+    def untaken_bytes(self) -> int:
+        in_transport = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return self._unsent_bytes - self._sent_of_first + in_transport
+
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        """Have memory for a large answer before it is made; released with how long it may be."""
+        self._holds_answer = True
+        return self._memory.reserve(self, most_bytes, least_bytes)
 
     def close(self, reason: str | None = None) -> None:
         """Close after what was answered already is sent. `reason` is None when the client did nothing wrong."""
         if self._closing:
             return
-        if self._unsent:
+        self._begin_to_close(reason)
+        if self._unsent and not self._write_paused:
             self._send()
+        self._close_when_sent()
+
+    def _begin_to_close(self, reason: str | None) -> None:
         self._closing = True
         self.close_reason = reason
         self._waiting.clear()
         self._end_task()
-        if self._transport is not None:
-            self._transport.close()
+
+    def _close_when_sent(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._unsent:
+            transport.pause_reading()
+        else:
+            transport.close()
 
     def _end_task(self) -> None:
         """Nobody reads the answer of the request that waits any more."""
@@ -386,7 +475,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self, reason: str | None = None) -> None:
         """Close, and send nothing more."""
-        self.close(reason)
+        if not self._closing:
+            self._begin_to_close(reason)
+        self._forget_unsent()
         if self._transport is not None:
             self._transport.abort()
 

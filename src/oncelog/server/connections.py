@@ -15,12 +15,16 @@ class Connections:
     def __init__(self) -> None:
         self._open: set[Connection] = set()
         self._all_closed: asyncio.Future[None] | None = None
+        self._is_closing = False
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._open))
 
     def add(self, connection: Connection) -> None:
         self._open.add(connection)
+        if self._is_closing:
+            # It was accepted before the listener was closed, and nobody serves it any more.
+            connection.abort()
 
     def discard(self, connection: Connection) -> None:
         self._open.discard(connection)
@@ -28,7 +32,8 @@ class Connections:
             self._all_closed.set_result(None)
 
     def close(self) -> None:
-        """Each is closed when the event loop has its turn, and has sent what was answered."""
+        """Each is closed when the event loop has its turn, and has sent what was answered. So is one that still comes."""
+        self._is_closing = True
         for connection in self:
             connection.close()
 

@@ -29,6 +29,7 @@ from oncelog.broker import (
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
+from oncelog.server.allocator import give_back_freed_memory
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection, Handler
 from oncelog.server.connections import Connections
@@ -174,7 +175,13 @@ class Broker:
             self._discard()
             raise
         self._core.serve_at(self._advertised())
-        self._memory = MemoryBudget(loop, self._core.settings.number("queued.max.request.bytes"))
+        self._memory = MemoryBudget(
+            loop,
+            self._guard,
+            self._core.settings.number("queued.max.request.bytes"),
+            kept_bytes=lambda: self._core.fetch_sessions.kept_bytes,
+            give_back=give_back_freed_memory,
+        )
         self._admission = Admission(loop, self._listening(sockets), self._core.settings, budget.connections)
         self._idle = IdleConnections(
             loop, self._connections, self._core.settings.number("connections.max.idle.ms") / 1000

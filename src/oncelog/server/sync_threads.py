@@ -73,15 +73,28 @@ class SyncThreads:
 
     def _put(self, task: Task) -> None:
         if not self._threads:
-            for number in range(SYNC_THREADS):
-                thread = threading.Thread(target=self._run, name=f"oncelog-sync-{number}", daemon=True)
+            self._start()
+        if self._threads:
+            self._queue.put(task)
+        else:
+            self._do(task)
+
+    def _start(self) -> None:
+        """As many as the machine lets this process have; without any the caller does the work, for it has to be done."""
+        for number in range(SYNC_THREADS):
+            thread = threading.Thread(target=self._run, name=f"oncelog-sync-{number}", daemon=True)
+            try:
                 thread.start()
-                self._threads.append(thread)
-        self._queue.put(task)
+            except RuntimeError:
+                return
+            self._threads.append(thread)
 
     def _run(self) -> None:
         while (task := self._queue.get()) is not None:
-            try:
-                task()
-            except Exception as error:  # noqa: BLE001 - a thread that ends in silence leaves everybody waiting
-                self._call_back(partial(self._on_bug, error))
+            self._do(task)
+
+    def _do(self, task: Task) -> None:
+        try:
+            task()
+        except Exception as error:  # noqa: BLE001 - a thread that ends in silence leaves everybody waiting
+            self._call_back(partial(self._on_bug, error))

@@ -8,6 +8,8 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from oncelog.environment import RefusedError
+
 T = TypeVar("T")
 
 
@@ -41,8 +43,12 @@ class _Worker:
 
     def put(self, job: _Job) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise RefusedError("the machine has no thread for it") from error
+            self._thread = thread
         self._queue.put(job)
 
     def stop(self) -> None:

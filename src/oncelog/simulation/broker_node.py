@@ -90,6 +90,9 @@ class ServedConnection:
         end.received = self._received
         end.ended = lambda _: self._over()
 
+    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+        return Parked.ready(max(most_bytes, least_bytes))
+
     def close(self, reason: str | None = None) -> None:
         """`reason` is None when the client did nothing wrong."""
         if reason is not None:

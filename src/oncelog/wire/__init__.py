@@ -24,10 +24,11 @@ from oncelog.wire.messages import (
     message_module,
     prepare,
 )
-from oncelog.wire.writing import EncodedItems, unsigned_varint
+from oncelog.wire.writing import BytesInParts, EncodedItems, unsigned_varint
 
 __all__ = [
     "FRAME_LENGTH",
+    "BytesInParts",
     "EncodedItems",
     "ErrorCode",
     "RequestHeader",

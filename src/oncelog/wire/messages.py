@@ -26,6 +26,7 @@ from oncelog.wire.writing import writer
 from oncelog.wire.zookeeper_mode import NAMES as ZOOKEEPER_MODE_NAMES
 
 LARGE_BUFFER_BYTES = 4096
+COPIED_BYTES_MIN = 1024 * 1024
 
 
 @cache
@@ -98,9 +99,12 @@ def decode_request(request_class: Any, frame: memoryview, offset: int = 0, items
     """Read the body of a request. Raises WireError, also for an array that is null where the protocol has no null.
 
     TooManyItemsError says that its arrays have more than `items_max` items, or without it more than such a request may have;
-    then none of them was made.
+    then none of them was made. MemoryError says the same of a request that is large.
     """
     check_lengths(request_class, frame, offset, items_max_of(request_class) if items_max is None else items_max)
+    if len(frame) >= COPIED_BYTES_MIN:
+        # kio copies what is in it, and without the memory for that it does not raise: it panics.
+        bytearray(len(frame))
     return decode(request_class, frame, offset)[0]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import datetime, timedelta
@@ -43,6 +43,17 @@ class EncodedItems:
 
     def __len__(self) -> int:
         return self.count
+
+
+@dataclass(frozen=True, slots=True)
+class BytesInParts:
+    """The bytes of one field, in parts that leave as they are."""
+
+    size_bytes: int
+    parts: Sequence[Buffer]
+
+    def __len__(self) -> int:
+        return self.size_bytes
 
 
 def _milliseconds(value: timedelta) -> int:
@@ -234,7 +245,11 @@ def _simple(wire_type: Any, *, is_flexible: bool, may_be_null: bool = False) -> 
 
     def write_bytes(value: Any, put: Put) -> None:
         put(length(len(value)))
-        put(value)
+        if type(value) is BytesInParts:
+            for part in value.parts:
+                put(part)
+        else:
+            put(value)
 
     write = write_text if wire_type == "string" else write_bytes
     if not may_be_null:

@@ -17,9 +17,10 @@ CONNECTION_SETTINGS = (
         default=268_435_456,
         minimum=-1,
         maximum=LONG,
-        help="Memory for requests of more than 64 KiB that are being read or answered, and for answers that their clients do not "
-        "take, over all connections. When it is used up, such requests are not read further, and connections that keep much of "
-        "it for long are closed; -1 is no limit, which is Kafka's default.",
+        help="Memory for requests of more than 64 KiB that are being read or answered, for answers to Fetch of more than 64 KiB, "
+        "for what clients do not take of others, and for fetch sessions, over all connections. When little is left, answers to "
+        "Fetch are shorter; when there is none, they wait, and requests are not read further. Only then connections are closed "
+        "whose clients have neither sent nor taken a byte for 2 s. -1 is no limit, which is Kafka's default.",
     ),
     Setting(
         name="socket.send.buffer.bytes",
@@ -77,7 +78,8 @@ CONNECTION_SETTINGS = (
         default=1000,
         minimum=0,
         maximum=INT,
-        help="Fetch sessions that the broker remembers at a time.",
+        help="Fetch sessions that the broker remembers at a time. They have at most a partition for each 2 KiB of "
+        "queued.max.request.bytes together.",
     ),
     Setting(
         name="max.request.partition.size.limit",

@@ -44,6 +44,7 @@ TOPIC_ID_FROM_VERSION = 13
 REPLICA_STATE_FROM_VERSION = 15
 LEADER_FROM_VERSION = 16
 NO_REPLICA = -1
+UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, ErrorCode.inconsistent_topic_id)
 MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
@@ -71,13 +72,29 @@ async def handle(broker: Needs, request: Request) -> Any:
         broker.access.refused("a follower's Fetch", request.connection)
         refused = [PartitionRead(one, ErrorCode.topic_authorization_failed) for one in asked.values()]
         return await _answer(broker, request, turn, None, refused, is_incremental=False)
-    session = _session(broker, request, asked, by_id=by_id)
+    session = _resumed(broker, request, asked, by_id=by_id)
     if isinstance(session, ErrorCode):
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
-    is_incremental = session is not None and request.body.session_epoch > FIRST_EPOCH
     partitions = FetchWithoutSession(tuple(asked.values())) if session is None else session
-    reads = await Fetching(broker, partitions, _limits(broker, request), turn).reads()
-    return await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
+    reads = await Fetching(broker, partitions, _limits(broker, request), turn, request.connection.reserve).reads()
+    has_unknown = any(read.error in UNKNOWN and _key(read) in asked for read in reads)
+    is_incremental = session is not None
+    if request.version >= SESSIONS_FROM_VERSION and body.session_epoch == FIRST_EPOCH and not has_unknown:
+        session = broker.fetch_sessions.begin(
+            asked, broker.clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
+        )
+    answer = await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
+    if is_incremental and session is not None:
+        if has_unknown:
+            # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
+            broker.fetch_sessions.end(session.session_id)
+        else:
+            broker.fetch_sessions.keep(session, broker.clock.monotonic_ms())
+    return answer
+
+
+def _key(read: PartitionRead) -> Key:
+    return read.asked.topic, read.asked.index
 
 
 def _limits(broker: Needs, request: Request) -> FetchLimits:
@@ -105,9 +122,10 @@ def _follower(request: Request) -> FollowerId | None:
     return None if request.body.replica_id < 0 else FollowerId(request.body.replica_id)
 
 
-def _session(
+def _resumed(
     broker: Needs, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
 ) -> FetchSession | ErrorCode | None:
+    """The session that the request goes on with; None for one that names all that it wants, and may begin one."""
     body = request.body
     if request.version < SESSIONS_FROM_VERSION:
         return None
@@ -115,10 +133,8 @@ def _session(
     if body.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
         if body.session_id != NO_SESSION:
             sessions.end(body.session_id)
-        if body.session_epoch == FINAL_EPOCH:
-            return None
-        return sessions.begin(asked, broker.clock.monotonic_ms(), by_id=by_id)
-    session = sessions.resume(body.session_id, body.session_epoch, by_id=by_id)
+        return None
+    session = sessions.resume(body.session_id, body.session_epoch, broker.clock.monotonic_ms(), by_id=by_id)
     if isinstance(session, FetchSession):
         forgotten = [
             (topic.topic_id if by_id else topic.topic, index)
@@ -161,7 +177,7 @@ async def _answer(
 def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     """Whether a session's client has to be told; what it is told is remembered. Partitions with records go to the back."""
     asked = read.asked
-    has_data = memoryview(read.data).nbytes > 0
+    has_data = read.size_bytes > 0
     is_news = (
         has_data
         or read.error is not ErrorCode.none

@@ -19,11 +19,12 @@ from oncelog.broker.coordinators.session_guard import SessionGuard, Transactiona
 from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Request, time_or_none
-from oncelog.broker.slices import Turn, beside
+from oncelog.broker.slices import NO_MEMORY, Turn, beside
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topic
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
+from oncelog.environment import RefusedError
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
@@ -155,7 +156,10 @@ def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) 
     if len(batch) > form.size_bytes_max:
         message = f"{partition}: a batch of {len(batch)} bytes is larger than {form.size_bytes_max}"
         return Refused(ErrorCode.message_too_large, message)
-    prepared = _prepare(batch, form, Effort.SMALL)
+    try:
+        prepared = _prepare(batch, form, Effort.SMALL)
+    except MemoryError as error:
+        raise RefusedError(NO_MEMORY) from error
     return None if prepared is None else _accept(request, topic, partition, prepared)
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oncelog.broker.slices import beside
 from oncelog.coordination import Parked, Task, sleep, start
-from oncelog.environment import DiskError, DiskFullError, Syncable
+from oncelog.environment import DiskError, DiskFullError, RefusedError, Syncable
 from oncelog.log import DamagedLogError, PartitionLog
 from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
 
@@ -108,7 +108,7 @@ class LogCleaner:
         except DamagedLogError as damage:
             self._take_offline(key, damage)
             return False
-        except DiskFullError as error:
+        except (DiskFullError, RefusedError) as error:
             self._leave(key, error)
             return False
         await self._broker.checkpoints.write()
@@ -173,8 +173,8 @@ class LogCleaner:
         self._disk.sync(files, synced)
         return durable
 
-    def _leave(self, key: LogKey, error: DiskFullError) -> None:
-        """A cleaning needs room before it makes some."""
+    def _leave(self, key: LogKey, error: DiskFullError | RefusedError) -> None:
+        """A cleaning needs room before it makes some, and memory."""
         log = self._log(key)
         if log is not None:
             log.compaction.drop()
