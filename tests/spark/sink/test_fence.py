@@ -26,6 +26,7 @@ from oncelog.spark.sink.fence import (
 from oncelog.spark.sink.fence import decide as decide_with
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+NOT_READ = TopicPartition("c", 0)
 
 
 MINUTE_MS = 60_000
@@ -250,6 +251,8 @@ def test_query_stops_where_one_of_several_partitions_is_unclear(odd):
     clear = {partition: offset for partition, offset in committed.items() if partition != odd}
     with pytest.raises(FenceError, match="another query"):
         decide(progress(fence("other", 50, "there"), clear, {odd}), batch(0, offsets=committed))
+    with pytest.raises(FenceError, match="another query"):
+        decide(progress(fence("other", 50, "there"), clear, {odd, NOT_READ}), batch(0, offsets=committed))
 
 
 PARTITIONS = st.sampled_from([A0, A1, B0])
