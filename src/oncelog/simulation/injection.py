@@ -42,6 +42,7 @@ TROUBLE = (
     FaultKind.BUSY,
     FaultKind.CLOCK,
 )
+"""What may be wrong with a broker that goes on."""
 ENDS = (
     FaultKind.KILL,
     FaultKind.POWER,
@@ -52,7 +53,7 @@ ENDS = (
     FaultKind.POWER_TWICE,
     FaultKind.STOP,
 )
-"""What comes just after a trouble of the broker's."""
+"""What comes just after that: each ends the broker, at once or soon."""
 JUST_AFTER_MS = (0.0, 300.0)
 ANSWERS_THAT_GET_LOST = (*ANSWERS, requests.PRODUCE, requests.TXN_OFFSET_COMMIT)
 
