@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
 from harness.manual_clock import ManualClock
-from harness.memory_disk import CuttingDisk
+from harness.memory_disk import CuttingDisk, MemoryFile
 from harness.wire import parse, request_payload
 from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.coordination import Parked, Task
@@ -21,7 +22,10 @@ T = TypeVar("T")
 
 
 class SteppedDisk(CuttingDisk):
-    """Makes nothing durable until it is told to take a step: one file, or one piece of background work."""
+    """Makes nothing durable until it is told to take a step: one file, or one piece of background work.
+
+    A file is durable then as it was when that was asked for: what has joined it since is not.
+    """
 
     def __init__(self, seed: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
         super().__init__(seed, now_ms)
@@ -64,10 +68,10 @@ class SteppedDisk(CuttingDisk):
         if not missing:
             done(None)
 
-        def step(file: Syncable) -> None:
+        def step(sync: Callable[[], None]) -> None:
             nonlocal missing, failure
             try:
-                file.sync()
+                sync()
             except DiskError as error:
                 failure = error
             missing -= 1
@@ -75,7 +79,8 @@ class SteppedDisk(CuttingDisk):
                 done(failure)
 
         for file in files:
-            self.steps.append(lambda file=file: step(file))
+            sync = partial(file.sync_as_of, file.mark()) if isinstance(file, MemoryFile) else file.sync
+            self.steps.append(partial(step, sync))
 
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         def step() -> None:

@@ -301,6 +301,7 @@ class Replicas:
                 log.advance_high_watermark(offset)
             case AdvanceLogStart(offset):
                 log.advance_log_start(offset)
+                log.start_is_durable(offset)
             case Truncate(offset):
                 one.replica.truncate_to(offset)
                 follower.truncated(KEY, step, log)

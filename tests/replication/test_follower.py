@@ -249,6 +249,7 @@ def test_fetch_looks_at_what_has_happened_and_twice_a_second_at_all() -> None:
     follower.session.answered(request, ErrorCode.none, 77)
     on.log.advance_high_watermark(4)
     on.log.advance_log_start(1)
+    on.log.start_is_durable(1)
     request = follower.build_fetch(look, NOW_MS + 499)
     assert request is not None
     assert not request.partitions

@@ -9,7 +9,7 @@ from oncelog.client.values import TopicPartition
 from oncelog.spark import batch_input as module
 from oncelog.spark.batch_input import InputClusters, batch_input, input_clusters
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
-from oncelog.spark.offsets import digest
+from oncelog.spark.offsets import digest, to_json
 from oncelog.spark.query import Source
 
 PLANNED_MS = 1_795_262_445_533
@@ -77,6 +77,30 @@ def test_source_without_kafka_offsets_counts_in_the_digest_alone():
     assert found.end == {A0: 7}
     assert found.offset_count is None
     assert found.start_digest == digest(["3", '{"a":{"0":5}}'])
+
+
+@pytest.mark.parametrize("odd", [0, 1, 2])
+def test_of_several_sources_one_that_is_elsewhere_or_not_kafkas_leaves_the_start_open(odd):
+    """What starts where the committed offsets end can be told of all of them, or of none."""
+    starts = [f'{{"{topic}":{{"0":5}}}}' for topic in "abc"]
+    ends = [f'{{"{topic}":{{"0":7}}}}' for topic in "abc"]
+    assert read({0, 1, 2}, starts, ends).start == {TopicPartition(topic, 0): 5 for topic in "abc"}
+    elsewhere = read({0, 1, 2} - {odd}, starts, ends)
+    assert elsewhere.start is None
+    assert elsewhere.offset_count == 6
+    unknown = [None if place == odd else line for place, line in enumerate(starts)]
+    assert read({0, 1, 2}, unknown, ends).start is None
+    assert read({0, 1, 2}, unknown, ends).start_digest is None
+    files = ["4" if place == odd else line for place, line in enumerate(ends)]
+    assert read({0, 1, 2}, starts, files).offset_count is None
+
+
+@pytest.mark.parametrize("odd", [A0, A1, B0], ids=str)
+def test_of_several_partitions_those_alone_are_unclear_that_were_read_up_to_different_offsets(odd):
+    ends = {A0: 9, A1: 8, B0: 7}
+    found = read({0, 1, 2}, ["{}"] * 3, [to_json(ends), to_json(ends | {odd: 3}), to_json(ends)])
+    assert found.end == ends | {odd: 3}
+    assert found.unclear == {odd}
 
 
 def test_first_batch_starts_where_its_plan_says():

@@ -45,3 +45,12 @@ def test_digest_depends_on_the_offsets_and_not_on_how_they_are_written():
     assert digest(['{"a":{"0":1,"1":2}}']) != digest(['{"a":{"0":1,"1":3}}'])
     assert digest(["1", "2"]) != digest(["2", "1"])
     assert digest(["-"]) != digest([])
+
+
+@pytest.mark.parametrize("odd", ["0", "1", "2"])
+def test_offsets_of_several_partitions_are_a_checkpoints_only_if_none_stands_for_an_end_of_its_log(odd):
+    """-1 and -2 are the latest and the earliest in an option: a checkpoint has none of them."""
+    offsets = {"0": 4, "1": 5, "2": 6}
+    assert is_offsets(json.dumps({"a": offsets}))
+    assert not is_offsets(json.dumps({"a": offsets | {odd: -1}}))
+    assert not is_offsets(json.dumps({"a": offsets, "b": {odd: -2}}))

@@ -113,6 +113,11 @@ class PartitionLog:
         return self._offsets.start
 
     @property
+    def durable_start_offset(self) -> int:
+        """Where the last checkpoint lets it begin: a power cut brings nothing back from before."""
+        return self._offsets.durable_start
+
+    @property
     def log_end_offset(self) -> int:
         return self._offsets.end
 
@@ -356,8 +361,12 @@ class PartitionLog:
     # --- what goes
 
     def advance_log_start(self, offset: int) -> None:
-        """Begin the log at `offset`, not beyond the high watermark. The caller keeps it in the checkpoint."""
+        """Begin the log at `offset`, not beyond the high watermark. The next checkpoint makes that durable."""
         self._offsets.advance_start(offset)
+
+    def start_is_durable(self, offset: int) -> None:
+        """A checkpoint is on disk that says so."""
+        self._offsets.start_is_durable(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Cut off everything from `offset` on, and build the producers' state again from what is left.

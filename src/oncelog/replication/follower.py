@@ -202,7 +202,8 @@ class Follower:
         asked = AskedPartition(
             state.topic_id,
             state.fetch_offset,
-            logs(key).log_start_offset,
+            # The leader answers DeleteRecords with it.
+            logs(key).durable_start_offset,
             self._fetch_size_bytes,
             state.leader_epoch,
             state.last_fetched_epoch if self._truncates_on_fetch else NO_EPOCH,

@@ -20,6 +20,9 @@ class FollowedLog(Protocol):
     def log_start_offset(self) -> int: ...
 
     @property
+    def durable_start_offset(self) -> int: ...
+
+    @property
     def log_end_offset(self) -> int: ...
 
     @property

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
+from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.environment import DiskError
+from oncelog.log import read_own_checkpoint
 from oncelog.records import CorruptBatchError, batches
 from oncelog.simulation.memory_disk import MemoryDisk
 
@@ -24,6 +26,7 @@ class BitFlips:
     def __init__(self, disk: MemoryDisk) -> None:
         self._disk = disk
         self._restore: list[Callable[[], None]] = []
+        self._restore_journal: list[Callable[[], None]] = []
         self.have_been = False
         """Whether there was ever one: a cleaning may have copied it."""
 
@@ -42,6 +45,23 @@ class BitFlips:
         self.have_been = True
         self._restore.append(self._disk.flip(path, position, 1 << random.randrange(8)))
         return True
+
+    def flip_journal(self, random: Random, home: str) -> bool:
+        """Change one bit of what the last checkpoint counts on. Behind that a line that is broken may be torn."""
+        try:
+            checkpoint = read_own_checkpoint(self._disk, home)
+        except DiskError:
+            return False
+        if checkpoint is None or not checkpoint.journal_bytes:
+            return False
+        position, bit = random.randrange(checkpoint.journal_bytes), 1 << random.randrange(8)
+        self._restore_journal.append(self._disk.flip(f"{home}/{FILE_NAME}", position, bit))
+        return True
+
+    def restore_journal(self) -> None:
+        restore, self._restore_journal = self._restore_journal, []
+        for one in restore:
+            one()
 
     def _is_of_an_offset(self, path: str, position: int) -> bool:
         """No checksum covers the base offset of a batch, and a process does not look again at what it has written or checked."""

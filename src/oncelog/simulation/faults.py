@@ -19,6 +19,8 @@ class FaultKind(Enum):
     POWER_SERIES = "the power is cut several times, with writes in between"
     POWER_TWICE = "the power is cut, and again while the broker starts"
     POWER_AFTER_CHANGE = "the power is cut right after an administrator was told that something has changed"
+    TWO_AT_ONCE = "the broker ends in some way just when something else has gone wrong with it"
+    JOURNAL_DAMAGE = "a bit of the journal changes and the broker ends, until somebody repairs it"
     STOP = "the broker is stopped and started"
     PAUSE = "the broker stands still"
     BUSY = "the broker has a lot to do"
@@ -46,6 +48,8 @@ INTERVALS_S: dict[Enum, float] = {
     FaultKind.POWER_SERIES: 100,
     FaultKind.POWER_TWICE: 120,
     FaultKind.POWER_AFTER_CHANGE: 40,
+    FaultKind.TWO_AT_ONCE: 40,
+    FaultKind.JOURNAL_DAMAGE: 120,
     FaultKind.STOP: 120,
     FaultKind.PAUSE: 60,
     FaultKind.BUSY: 30,

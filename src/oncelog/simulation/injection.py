@@ -34,6 +34,27 @@ ANSWERS = (
     requests.DELETE_RECORDS,
 )
 """What a power cut comes right after."""
+TROUBLE = (
+    FaultKind.SLOW_DISK,
+    FaultKind.FAILING_DISK,
+    FaultKind.FULL_DISK,
+    FaultKind.BIT_FLIP,
+    FaultKind.BUSY,
+    FaultKind.CLOCK,
+)
+"""What may be wrong with a broker that goes on."""
+ENDS = (
+    FaultKind.KILL,
+    FaultKind.POWER,
+    FaultKind.KILL_IN_STEP,
+    FaultKind.POWER_IN_STEP,
+    FaultKind.POWER_AFTER_ANSWER,
+    FaultKind.POWER_AFTER_CHANGE,
+    FaultKind.POWER_TWICE,
+    FaultKind.STOP,
+)
+"""What comes just after that: each ends the broker, at once or soon."""
+JUST_AFTER_MS = (0.0, 300.0)
 ANSWERS_THAT_GET_LOST = (*ANSWERS, requests.PRODUCE, requests.TXN_OFFSET_COMMIT)
 
 
@@ -67,6 +88,8 @@ class Injection:
             FaultKind.POWER_SERIES: self._power_series,
             FaultKind.POWER_TWICE: self._power_twice,
             FaultKind.POWER_AFTER_CHANGE: self._power_after_change,
+            FaultKind.TWO_AT_ONCE: self._two_at_once,
+            FaultKind.JOURNAL_DAMAGE: self._journal_damage,
             FaultKind.STOP: self._stop,
             FaultKind.PAUSE: lambda random: self._pause(self._broker, random),
             FaultKind.BUSY: self._busy,
@@ -106,6 +129,7 @@ class Injection:
         disk.operations_left = None
         self._free()
         self._repair()
+        self._flips.restore_journal()
         self._stop_without_directory()
         self._broker.start()
 
@@ -194,6 +218,26 @@ class Injection:
 
     def _power_after_change(self, random: Random) -> None:
         self._dies_after_change = random
+
+    def _two_at_once(self, random: Random) -> None:
+        """Neither is over when the other happens."""
+        trouble, end = random.choice(TROUBLE), random.choice(ENDS)
+        self._carry_out[trouble](random)
+
+        def meanwhile() -> None:
+            if not self._is_over:
+                self._carry_out[end](random)
+
+        self._later(random.uniform(*JUST_AFTER_MS), f"fault {end.name}", meanwhile)
+
+    def _journal_damage(self, random: Random) -> None:
+        """No start goes on without what the journal had: each is refused until somebody repairs it."""
+        broker = self._broker
+        if broker.is_up and self._flips.flip_journal(random, broker.directories[0]):
+            broker.is_disk_bad = True
+            broker.die(power=random.random() < 0.5)
+            self._later(random.uniform(*SOON_MS), f"{broker.name} start", broker.start)
+            self._later(random.uniform(500, 5_000), "journal repaired", self._flips.restore_journal)
 
     def _stop(self, random: Random) -> None:
         if self._broker.is_up:

@@ -15,6 +15,7 @@ from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.given_producer_ids import GivenProducerIds
 from oncelog.simulation.remembered_topics import RememberedTopics
 from oncelog.simulation.short_lived import ShortLivedHistory
+from oncelog.simulation.transaction_deadlines import TransactionDeadlines
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
 Offsets = tuple[int, int, int, int]
@@ -27,8 +28,9 @@ offsets_of: Callable[[PartitionLog], Offsets] = attrgetter(
 class Invariants:
     """Looks at one broker, process after process. What is as it was when it was looked at last is not looked at again."""
 
-    def __init__(self, broker: BrokerNode, short_lived: ShortLivedHistory) -> None:
+    def __init__(self, broker: BrokerNode, short_lived: ShortLivedHistory, deadlines: TransactionDeadlines) -> None:
         self._broker = broker
+        self._deadlines = deadlines
         self._short_lived = short_lived
         self._core: BrokerCore | None = None
         self._version = -1
@@ -60,6 +62,8 @@ class Invariants:
             seen = self._transactions.get(transaction.transactional_id)
             if transaction is not seen:
                 self._check_epoch(seen, transaction)
+                self._deadlines.saw(transaction)
+        self._deadlines.check()
 
     def _look_anew(self, core: BrokerCore) -> None:
         """After a start, what was not durable may be gone, and nobody was told of it."""
@@ -67,6 +71,7 @@ class Invariants:
         if core is not self._core:
             before = {}
             self._transactions = {}
+            self._deadlines.started()
             self.topics.started(core.topics)
             self.audit()
         self._core, self._version = core, core.topics.version

@@ -86,12 +86,15 @@ class MemoryFile:
         self._disk.written_back.append((position, size_bytes))
 
     def sync(self) -> None:
-        """Closed files are durable as they are: nobody waits for what was deleted."""
+        self.sync_as_of(self.mark())
+
+    def sync_as_of(self, mark: SyncMark) -> None:
+        """Make it durable as it was. Closed files are durable as they are: nobody waits for what was deleted."""
         if self.is_open:
             self._check()
             self._disk.syncs += 1
             self._disk.changed(self._path)
-            self._disk.sync_up_to(self.mark())
+            self._disk.sync_up_to(mark)
 
     def mark(self) -> SyncMark:
         return SyncMark(self._path, self._node, self._node.written, self._disk.names.changes(self._path))

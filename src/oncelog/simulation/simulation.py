@@ -26,6 +26,7 @@ from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.population import Plays, Population, busy_client, ends_of, uncopied
 from oncelog.simulation.report import Report, failure_of, report_of
 from oncelog.simulation.short_lived import REBORN, SHORT_LIVED, ShortLivedHistory
+from oncelog.simulation.transaction_deadlines import TransactionDeadlines
 from oncelog.simulation.transport import Play
 
 CALM_MS = (1_000.0, 10_000.0)
@@ -74,7 +75,8 @@ class Simulation:
             seed, self.queue, self.network, self.driver, self.shared, [self.broker.address], CALL_TIMEOUTS_MS
         )
         self.clients = self._population.all_of(self._plays(draw))
-        self.invariants = Invariants(self.broker, self.short_lived)
+        self.deadlines = TransactionDeadlines(self.broker, self.queue)
+        self.invariants = Invariants(self.broker, self.short_lived, self.deadlines)
         self.injection = Injection(self.queue, self.network, self.broker, self.clients, self.invariants.audit)
         self.invariants.has_flipped = lambda: self.injection.has_flipped
         self.faults = plan(seed, minutes * MINUTE_MS, left_out)
@@ -93,6 +95,7 @@ class Simulation:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
         self.driver.advance(self.queue.now_ms + self.minutes * MINUTE_MS)
         self.injection.end()
+        self.deadlines.healed()
         self._settle()
         self._check()
 

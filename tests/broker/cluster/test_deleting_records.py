@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from kio.schema.errors import ErrorCode
 
+from harness.memory_disk import LosesAll
 from harness.running_cluster import RunningCluster
 from tests.broker.cluster.in_memory import TOPIC, make_topic, produced
 
@@ -48,6 +49,18 @@ def log_starts(cluster):
 def test_records_are_deleted_from_every_replica_before_the_answer(cluster):
     assert outcome(cluster, delete(cluster, 2)) == (NONE, 2)
     assert log_starts(cluster) == [2, 2, 2]
+
+
+def test_deleted_records_stay_deleted_at_every_replica_also_after_a_power_cut(cluster):
+    """Any of them may be the next leader."""
+    assert outcome(cluster, delete(cluster, 2)) == (NONE, 2)
+    for node in cluster.nodes.values():
+        node.disk.lose_by(LosesAll())
+        node.die(power=True)
+    for node in cluster.nodes.values():
+        node.start()
+        found = node.core.log_directories.log_start_offsets()
+        assert found.get((TOPIC, 0)) == 2
 
 
 def test_high_watermark_stands_for_all_that_everybody_has(cluster):

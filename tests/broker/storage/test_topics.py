@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from harness.broker_in_memory import DIRECTORY, BrokerInMemory, SteppedDisk
+from harness.broker_in_memory import DIRECTORY, BrokerInMemory, Reply, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, ProducerInMemory, make_topic
 from oncelog.records import Record, build_batch
@@ -54,6 +54,42 @@ def test_topic_is_not_acknowledged_before_it_is_durable(broker: BrokerInMemory) 
     assert not reply.came
     broker.settle()
     assert reply.came
+
+
+def send_create(broker: BrokerInMemory, *names: str) -> Reply:
+    topics = [
+        {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []} for name in names
+    ]
+    return broker.send("create_topics", 7, topics=topics, timeout=MINUTE)
+
+
+@pytest.mark.parametrize("name", ["a.b", "a_b"])
+def test_topic_in_the_way_is_not_told_of_before_it_is_durable(broker: BrokerInMemory, name: str) -> None:
+    """As Kafka's controller: an answer about what others have asked for waits until that cannot be lost."""
+    broker.settle()
+    first, second = send_create(broker, "a.b"), send_create(broker, name)
+    assert not second.came
+    broker.settle()
+    errors = [reply.message.topics[0].error_code for reply in (first, second)]
+    assert errors[0] is NONE
+    assert errors[1] in (ErrorCode.topic_already_exists, ErrorCode.invalid_topic_exception)
+
+
+def test_topic_is_answered_with_its_own_id_also_when_another_has_its_name_by_then(broker: BrokerInMemory) -> None:
+    """One request makes two topics: the disk has one of them, and is slow with the other."""
+    broker.settle()
+    reply = send_create(broker, "quick", "slow")
+    broker.disk.take_step()
+    made = broker.core.topics.named("quick")
+    assert made is not None
+    assert not reply.came
+    slow = broker.disk.steps.popleft()
+    assert delete(broker, "quick") is NONE
+    again = create(broker, "quick")
+    broker.disk.steps.append(slow)
+    broker.settle()
+    assert {topic.name: topic.error_code for topic in reply.message.topics} == {"quick": NONE, "slow": NONE}
+    assert reply.message.topics[0].topic_id == made.topic_id != again.topic_id
 
 
 @pytest.mark.parametrize(

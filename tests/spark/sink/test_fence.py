@@ -26,6 +26,7 @@ from oncelog.spark.sink.fence import (
 from oncelog.spark.sink.fence import decide as decide_with
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+NOT_READ = TopicPartition("c", 0)
 
 
 MINUTE_MS = 60_000
@@ -123,6 +124,14 @@ def test_only_offsets_with_the_newest_record_count():
     committed = {**fence_metadata(older, {A0: 7, B0: 3}), **fence_metadata(newest, {A0: 9})}
     assert progress_from(committed) == FenceProgress(newest, {A0: 9})
     assert progress_from(committed).next_sequence == 13
+
+
+def test_of_several_partitions_each_counts_by_the_record_and_the_role_of_its_own():
+    """One that carries an older record is not read any more, and one that is unclear makes no other unclear."""
+    old, new = fence("q", 3, "old", sequence=3), fence("q", 4, "end", sequence=4)
+    committed = fence_metadata(new, {A0: 7, A1: 6}, unclear={A1}) | fence_metadata(old, {B0: 9})
+    found = progress_from(committed)
+    assert (found.newest, found.offsets, found.unclear) == (new, {A0: 7}, {A1})
 
 
 def test_first_batch_of_a_new_query_runs():
@@ -223,6 +232,45 @@ def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():
 def test_partitions_that_are_new_may_start_anywhere():
     foreign = fence("other", 50, "there")
     assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9, A1: 0})) is Verdict.RUN
+
+
+@pytest.mark.parametrize("odd", [A0, A1, B0], ids=str)
+def test_query_that_starts_elsewhere_in_one_of_several_partitions_stops(odd):
+    """In that one records would be lost or repeated, whatever the others are."""
+    committed = {A0: 9, A1: 5, B0: 3}
+    foreign = fence("other", 50, "there")
+    assert decide(progress(foreign, committed), batch(0, offsets=committed)) is Verdict.RUN
+    for start in (committed[odd] - 1, committed[odd] + 1):
+        with pytest.raises(FenceError, match="another query"):
+            decide(progress(foreign, committed), batch(0, offsets=committed | {odd: start}))
+
+
+@pytest.mark.parametrize("odd", [A0, A1, B0], ids=str)
+def test_query_stops_where_one_of_several_partitions_is_unclear(odd):
+    committed = {A0: 9, A1: 5, B0: 3}
+    clear = {partition: offset for partition, offset in committed.items() if partition != odd}
+    with pytest.raises(FenceError, match="another query"):
+        decide(progress(fence("other", 50, "there"), clear, {odd}), batch(0, offsets=committed))
+    with pytest.raises(FenceError, match="another query"):
+        decide(progress(fence("other", 50, "there"), clear, {odd, NOT_READ}), batch(0, offsets=committed))
+
+
+PARTITIONS = st.sampled_from([A0, A1, B0])
+OFFSETS = st.dictionaries(PARTITIONS, st.integers(0, 2))
+
+
+@given(OFFSETS, st.sets(PARTITIONS), OFFSETS)
+def test_foreign_query_runs_where_every_partition_that_both_know_starts_where_it_was_committed(
+    committed, unclear, start
+):
+    committed = {partition: offset for partition, offset in committed.items() if partition not in unclear}
+    try:
+        runs = decide(progress(fence("other", 5, "there"), committed, unclear), batch(0, offsets=start)) is Verdict.RUN
+    except FenceError:
+        runs = False
+    both = [partition for partition in start if partition in committed]
+    starts_there = [start[partition] == committed[partition] for partition in both]
+    assert runs == (bool(both) and False not in starts_there and not any(one in unclear for one in start))
 
 
 def test_partition_that_two_sources_had_read_up_to_different_offsets_stops():

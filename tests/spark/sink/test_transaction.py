@@ -12,7 +12,7 @@ from oncelog.client import Client, NewTopic, OffsetAndMetadata, ProducerFenced, 
 from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.settings import sink_settings
-from oncelog.spark.sink.transaction import SinkTransactions
+from oncelog.spark.sink.transaction import SinkTransactions, has_gone_on
 from oncelog.testing.proxy import Proxy
 from oncelog.wire import ErrorCode
 from tests.spark.strikes import OlderCluster
@@ -98,3 +98,16 @@ def test_driver_that_was_forgotten_twice_does_not_go_on_from_what_it_knew(new_on
             commit(stood_still, 10)
         assert refused.value.error is ErrorCode.invalid_producer_id_mapping
         assert client.committed_offsets(name)[place].metadata == "micro-batch 11"
+
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+
+
+@pytest.mark.parametrize("odd", [A0, A1, B0], ids=str)
+def test_group_has_gone_on_when_one_of_several_partitions_has(odd):
+    read = {partition: OffsetAndMetadata(5, "fence") for partition in (A0, A1, B0)}
+    assert not has_gone_on(read, dict(read))
+    assert not has_gone_on(read, {odd: read[odd]}), "of the others nothing was committed now"
+    assert has_gone_on(read, read | {odd: OffsetAndMetadata(6, "fence")})
+    assert has_gone_on(read, read | {odd: OffsetAndMetadata(5, "another fence")})
+    assert has_gone_on({partition: entry for partition, entry in read.items() if partition != odd}, read)

@@ -91,6 +91,7 @@ class LeaderFetcher:
         """How many offsets below its leader's high watermark each log ended when something of it was fetched last."""
         self._flushes = Flushes(broker, self._partitions, self._wake)
         self._logs = OneAtATime()
+        self._has_new_starts = False
         self._has_more: Parked[None] = Parked()
         self._under_way: Channel | None = None
         self._patience: Timer | None = None
@@ -143,6 +144,7 @@ class LeaderFetcher:
         while True:
             await self._cut_what_has_no_epochs()
             await self._flushes.make_durable(self._follower.to_look_at)
+            await self._keep_starts()
             asked = self._follower.build_fetch(self._log, self._now_ms(), self._flushes.is_due)
             if asked is None:
                 await self._rest()
@@ -167,6 +169,17 @@ class LeaderFetcher:
             else:
                 logger.info("broker %d refused a fetch: %s", self._leader_id, answer.error_code.name)
                 await self._rest()
+
+    async def _keep_starts(self) -> None:
+        """Have where logs begin now in a checkpoint, so that the next Fetch names it; if that takes longer, one after it does."""
+        if not self._has_new_starts:
+            return
+        self._has_new_starts = False
+        patience = Deadline(self._broker.clock, PATIENCE_MS)
+        try:
+            await patience.until(self._broker.checkpoints.write())
+        finally:
+            patience.end()
 
     async def _answer(self, channel: Channel, asked: FetchAsked) -> Any:
         self._under_way = channel
@@ -341,6 +354,7 @@ class LeaderFetcher:
                 self._partitions[key].wake()
             case AdvanceLogStart(offset):
                 log.advance_log_start(offset)
+                self._has_new_starts = True
             case Truncate():
                 await self._cut({key: step})
             case BeginAgain(offset):

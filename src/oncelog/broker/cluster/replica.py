@@ -121,7 +121,7 @@ class HostedReplica:
 
     @property
     def low_watermark(self) -> int:
-        return self.state.low_watermark(self.partition.log.log_start_offset, self._surroundings.members)
+        return self.state.low_watermark(self.partition.log.durable_start_offset, self._surroundings.members)
 
     def preferred_replica(self, rack: str, fetch_offset: int) -> int | None:
         racks = {node.node_id: node.rack for node in self._surroundings.members.brokers()}

@@ -18,11 +18,12 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
 from oncelog.broker.storage.topics import name_problem, replicas_problem
-from oncelog.coordination import Parked
+from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.storage.own_topics import OwnTopics
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock
 
@@ -32,43 +33,38 @@ class Needs(Protocol):
 
     clock: Clock
     node_id: int
+    own_topics: OwnTopics
     settings: Settings
     topics: Topics
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    results: list[Any] = []
-    under_way: list[Parked[ErrorCode]] = []
     turn = Turn(broker.clock)
     if sum(max(partition_count(broker.settings, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
         message = f"one request makes {PARTITIONS_MAX} partitions at most"
         refuse = partial(refused, request, error=ErrorCode.policy_violation, message=message)
         return request.answer(topics=await turn.each((topic.name for topic in request.body.topics), refuse))
     times = Counter(topic.name for topic in request.body.topics)
-    for asked in {topic.name: topic for topic in request.body.topics}.values():
-        if turn.is_over:
-            await turn.rest()
-        problem = _problem(broker, asked)
-        if times[asked.name] > 1:
-            problem = (ErrorCode.invalid_request, "Duplicate topic name.")
-        if problem is not None:
-            results.append(refused(request, asked.name, *problem))
-            continue
-        if not request.body.validate_only:
-            under_way.append(
-                broker.topics.create(asked.name, partition_count(broker.settings, asked), configs_of(asked))
-            )
-        results.append(asked)
-    for one in under_way:
-        await one
-    return _answer(broker, request, results)
-
-
-def _answer(broker: Needs, request: Request, results: list[Any]) -> Any:
-    answered = type(refused(request, "", ErrorCode.none, None))
-    return request.answer(
-        topics=tuple(result if isinstance(result, answered) else _made(broker, request, result) for result in results)
+    asked = {topic.name: topic for topic in request.body.topics}
+    under_way = await turn.each(
+        asked.values(), lambda one: start(_create(broker, request, one, is_repeated=times[one.name] > 1))
     )
+    return request.answer(topics=tuple([await one for one in under_way]))
+
+
+async def _create(broker: Needs, request: Request, asked: Any, *, is_repeated: bool) -> Any:
+    problem = (ErrorCode.invalid_request, "Duplicate topic name.") if is_repeated else _problem(broker, asked)
+    if problem is not None:
+        # As Kafka's controller: a topic in the way is not told of before it is durable.
+        await broker.own_topics.all_made((asked.name, broker.topics.collision(asked.name)))
+        return refused(request, asked.name, *problem)
+    count, topic_id = partition_count(broker.settings, asked), None
+    if not request.body.validate_only:
+        await broker.own_topics.create(asked.name, count, configs_of(asked))
+        # In the call that made it: later another topic may have its name.
+        topic = broker.topics.named(asked.name)
+        topic_id = topic.topic_id if topic is not None else None
+    return made(request, broker.settings, asked, topic_id, count, 1)
 
 
 def _problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
@@ -155,12 +151,6 @@ def refused(request: Request, name: str, error: ErrorCode, message: str | None, 
         replication_factor=-1,
         configs=(),
     )
-
-
-def _made(broker: Needs, request: Request, asked: Any) -> Any:
-    topic = broker.topics.named(asked.name)
-    topic_id = topic.topic_id if topic is not None else None
-    return made(request, broker.settings, asked, topic_id, partition_count(broker.settings, asked), 1)
 
 
 def made(request: Request, settings: Settings, asked: Any, topic_id: UUID | None, count: int, factor: int) -> Any:

@@ -11,7 +11,14 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError
-from oncelog.log import LogDigest, LogDirectories, LogPoints, OwnCheckpoint, write_own_checkpoint
+from oncelog.log import (
+    LogDigest,
+    LogDirectories,
+    LogPoints,
+    OwnCheckpoint,
+    PartitionLog,
+    write_own_checkpoint,
+)
 
 
 class _Checkpoint:
@@ -26,6 +33,7 @@ class _Checkpoint:
         self._durable_ends: dict[tuple[UUID, int], int] = {}
         self._gaps_below: dict[tuple[UUID, int], int] = {}
         self._points: dict[tuple[str, int], LogPoints] = {}
+        self._starts: dict[PartitionLog, int] = {}
 
     def look_at(self, topics: Topics) -> Iterator[None]:
         """One partition each step."""
@@ -36,6 +44,10 @@ class _Checkpoint:
             digest = self._digest(partition)
             if digest is not None and (digest.indexes or digest.log_start_offset):
                 self._aborted[log] = digest
+            if digest is not None and partition.is_readable:
+                start_offset = digest.log_start_offset
+                if start_offset > partition.log.durable_start_offset:
+                    self._starts[partition.log] = start_offset
             unopened = partition.unopened
             if unopened is not None and unopened.durable_end > unopened.points.recovery_point:
                 self._durable_ends[log] = unopened.durable_end
@@ -48,6 +60,11 @@ class _Checkpoint:
         if partition.unopened is None and partition.directory.is_offline:
             return self._before.get((partition.topic_id, partition.index))
         return partition.digest()
+
+    def confirm_starts(self) -> None:
+        """It is on disk, and with it where logs begin that began earlier before."""
+        for log, offset in self._starts.items():
+            log.start_is_durable(offset)
 
     @property
     def digests(self) -> Mapping[tuple[UUID, int], LogDigest]:
@@ -121,6 +138,7 @@ class Checkpoints:
             is_written = await self._in_background(checkpoint.writing(self._directories))
             if is_written:
                 self._last = checkpoint.digests
+                checkpoint.confirm_starts()
         written.release(None)
 
     def _in_background(self, work: Callable[[], None]) -> Parked[bool]:

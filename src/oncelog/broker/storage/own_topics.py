@@ -75,6 +75,12 @@ class OwnTopics(Topics):
             return made
         return self._being_made[name]
 
+    async def all_made(self, names: Iterable[str | None]) -> None:
+        """Wait until those of the topics that are being made are there."""
+        for name in names:
+            if name in self._being_made:
+                await self._being_made[name]
+
     async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[ErrorCode]) -> None:
         # The directories of the one before have its name until they are gone.
         while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:

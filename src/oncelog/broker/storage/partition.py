@@ -65,7 +65,7 @@ class Leading(Protocol):
 
     @property
     def low_watermark(self) -> int:
-        """The smallest log start offset of the replicas that are alive: what is before it, none of them has."""
+        """The smallest durable log start offset of the replicas that are alive: what is before it, none of them has again."""
         ...
 
     def preferred_replica(self, rack: str, fetch_offset: int) -> int | None:
@@ -304,8 +304,8 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Of a partition that is led here."""
-        return self.log.log_start_offset if self.leading is None else self.leading.low_watermark
+        """Of a partition that is led here: what is before it is gone for good."""
+        return self.log.durable_start_offset if self.leading is None else self.leading.low_watermark
 
     @property
     def is_behind_its_epoch(self) -> bool:

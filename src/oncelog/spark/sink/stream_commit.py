@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.client import Client, TopicPartition
+from oncelog.client.topic_values import TopicDescription
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport
@@ -125,19 +126,24 @@ def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, che
 
 
 def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
-    """What a micro-batch reads. Sources count as the output's cluster's where it has all of their partitions.
-
-    Where it lacks some that were deleted, those do that have one of its topics by its id.
-    """
+    """What a micro-batch reads."""
     told = [line if line is not None and is_offsets(line) else "{}" for line in offsets.end]
-    lines = [from_json(line) for line in told]
-    places = {partition for line in lines for partition in line}
+    places = {partition for line in told for partition in from_json(line)}
     described = client.metadata({partition.topic for partition in places}, wanted=places)
+    own = own_sources(told, described)
+    return batch_input(InputClusters(len(told), own, {}), offsets, []).where_it_is(client)
+
+
+def own_sources(told: Sequence[str], described: Mapping[str, TopicDescription]) -> frozenset[int]:
+    """The sources that are of the output's cluster: it has all of their partitions.
+
+    Where it lacks some that were deleted, those are that have one of its topics by its id. `told` has the offsets of each as JSON.
+    """
     known = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
     ids = {topic.topic_id for topic in described.values() if topic.topic_id is not None}
-    own = frozenset(
+    lines = [from_json(line) for line in told]
+    return frozenset(
         place
         for place, (text, line) in enumerate(zip(told, lines, strict=True))
         if line and (line.keys() <= known or not ids.isdisjoint(topic_ids(json.loads(text)).values()))
     )
-    return batch_input(InputClusters(len(lines), own, {}), offsets, []).where_it_is(client)

@@ -200,9 +200,16 @@ class SinkTransactions:
             self._producer.commit_offsets(group, offsets)
             return
         found = self._producer.commit_offsets_and_read(group, offsets)
-        if any(self._read.get(partition) != committed for partition, committed in found.items()):
+        if has_gone_on(self._read, found):
             raise FenceError(
                 f"group {group!r} has committed more than its coordinator said at first, which leads no more: nothing was "
                 "written. Start the query again"
             )
         self._is_confirmed = True
+
+
+def has_gone_on(
+    read: Mapping[TopicPartition, OffsetAndMetadata], found: Mapping[TopicPartition, OffsetAndMetadata]
+) -> bool:
+    """Whether a group has committed anything, for any of these partitions, that was not read of it before."""
+    return any(read.get(partition) != committed for partition, committed in found.items())
