@@ -1,0 +1,133 @@
+"""Draw small changes, plant each in a copy of the tree, and say which of them no test finds.
+
+python -m tools.mutants --seed 1 --draw 50 --folders transactions groups
+python -m tools.mutants --only 3f9a2c10d4
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+
+from tools.mutants import test_map
+from tools.mutants.folders import FOLDERS, Folder, folder_of
+from tools.mutants.kinds import files_of, mutants_of
+from tools.mutants.mutant import Mutant, drawn
+from tools.mutants.test_map import TestMap
+from tools.mutants.tree import Tree, files_in
+from tools.mutants.trial import Outcome, Tests, Verdict, all_pass, kept_in
+
+ROOT = Path(__file__).parents[2]
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    names = [folder.name for folder in FOLDERS] if options.only else options.folders
+    paths = files_in(ROOT)
+    sources = {path: (ROOT / path).read_bytes() for path in files_of(names, paths)}
+    mutants = [mutant for path, source in sources.items() for mutant in mutants_of(path, source)]
+    if options.only:
+        chosen = [mutant for mutant in mutants if mutant.id in options.only]
+        missing = set(options.only) - {mutant.id for mutant in chosen}
+        if missing:
+            print(f"no mutant has the id {', '.join(sorted(missing))}: its code has changed", file=sys.stderr)
+            return 2
+    else:
+        chosen = drawn(mutants, options.seed, options.draw)
+    # The folders in the order in which they were named.
+    chosen.sort(key=lambda mutant: names.index(folder_of(mutant.path).name))
+    print(f"{len(chosen)} of {len(mutants)} mutants", flush=True)
+    if options.list:
+        for mutant in chosen:
+            print(_headline(mutant, sources))
+            print(mutant.diff(sources[mutant.path]))
+        return 0
+    folders = [folder for folder in FOLDERS if any(folder_of(mutant.path) == folder for mutant in chosen)]
+    with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as directory:
+        trees = [Tree(Path(directory) / str(number), ROOT, paths) for number in range(options.jobs)]
+        maps = _maps(folders, trees, with_further=options.further_seconds > 0)
+        for folder in folders:
+            run = all_pass(trees[0], maps, folder.tests)
+            if not run.passed:
+                print(f"{folder.tests} fails without any change: {run.failed_test}", file=sys.stderr)
+                return 2
+        outcomes = []
+        for outcome in _tried([Tests(tree, maps, options.further_seconds) for tree in trees], chosen):
+            outcomes.append(outcome)
+            print(f"{outcome.verdict.value:<20} {_headline(outcome.mutant, sources)}  {outcome.by}", flush=True)
+            if not outcome.verdict.is_found:
+                print(outcome.mutant.diff(sources[outcome.mutant.path]), flush=True)
+    print(_table(folders, outcomes))
+    return 0 if all(outcome.verdict.is_found for outcome in outcomes) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = [folder.name for folder in FOLDERS]
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1, help="what decides which mutants are drawn")
+    parser.add_argument("--draw", type=int, default=50, metavar="N", help="how many are drawn")
+    parser.add_argument("--folders", nargs="+", choices=names, default=names, metavar="FOLDER", help=", ".join(names))
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="these mutants, whatever the seed draws")
+    parser.add_argument("--list", action="store_true", help="print the mutants, and run no test")
+    parser.add_argument("--jobs", type=int, default=2, help="how many are tried at once, each in a copy of the tree")
+    parser.add_argument(
+        "--further-seconds", type=float, default=60, help="how long tests of other folders may take for one mutant"
+    )
+    return parser
+
+
+def _maps(folders: list[Folder], trees: list[Tree], *, with_further: bool) -> dict[str, TestMap]:
+    asked = [(folder.tests, *(folder.further if with_further else ())) for folder in folders]
+    needed = list(dict.fromkeys(tests for each in asked for tests in each))
+    free: SimpleQueue[Tree] = SimpleQueue()
+    for tree in trees:
+        free.put(tree)
+
+    def make(tests: str) -> None:
+        tree = free.get()
+        test_map.make(tests, kept_in(ROOT), tree)
+        free.put(tree)
+
+    with ThreadPoolExecutor(len(trees)) as pool:
+        list(pool.map(make, needed))
+    return {tests: TestMap(tests, kept_in(ROOT)) for tests in needed}
+
+
+def _tried(testers: list[Tests], mutants: list[Mutant]) -> Iterator[Outcome]:
+    free: SimpleQueue[Tests] = SimpleQueue()
+    for tester in testers:
+        free.put(tester)
+
+    def try_out(mutant: Mutant) -> Outcome:
+        tester = free.get()
+        try:
+            return tester.try_out(mutant)
+        finally:
+            free.put(tester)
+
+    with ThreadPoolExecutor(len(testers)) as pool:
+        yield from pool.map(try_out, mutants)
+
+
+def _headline(mutant: Mutant, sources: dict[str, bytes]) -> str:
+    return f"{mutant.id} {mutant.path}:{mutant.line(sources[mutant.path])} {mutant.kind.value}"
+
+
+def _table(folders: list[Folder], outcomes: list[Outcome]) -> str:
+    lines = ["", f"{'folder':<18}{'drawn':>6}{'found':>7}{'share':>7}{'by time':>9}{'not run':>9}"]
+    by_folder = {folder.name: [each for each in outcomes if folder_of(each.mutant.path) == folder] for folder in folders}
+    for name, tried in [*by_folder.items(), ("all", outcomes)]:
+        found = sum(each.verdict.is_found for each in tried)
+        by_time = sum(each.verdict is Verdict.BY_TIME for each in tried)
+        not_run = sum(each.verdict is Verdict.NOT_RUN for each in tried)
+        lines.append(f"{name:<18}{len(tried):>6}{found:>7}{found / len(tried):>7.0%}{by_time:>9}{not_run:>9}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
