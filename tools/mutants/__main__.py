@@ -20,9 +20,10 @@ from tools.mutants.kinds import files_of, mutants_of
 from tools.mutants.mutant import Mutant, drawn
 from tools.mutants.test_map import TestMap
 from tools.mutants.tree import Tree, files_in
-from tools.mutants.trial import Outcome, Tests, Verdict, all_pass, kept_in
+from tools.mutants.trial import Outcome, Trial, Verdict
 
 ROOT = Path(__file__).parents[2]
+KEPT = ROOT / ".cache" / "mutants"
 
 
 def main(arguments: list[str]) -> int:
@@ -31,35 +32,40 @@ def main(arguments: list[str]) -> int:
     paths = files_in(ROOT)
     sources = {path: (ROOT / path).read_bytes() for path in files_of(names, paths)}
     mutants = [mutant for path, source in sources.items() for mutant in mutants_of(path, source)]
-    if options.only:
-        chosen = [mutant for mutant in mutants if mutant.id in options.only]
-        missing = set(options.only) - {mutant.id for mutant in chosen}
-        if missing:
-            print(f"no mutant has the id {', '.join(sorted(missing))}: its code has changed", file=sys.stderr)
-            return 2
-    else:
-        chosen = drawn(mutants, options.seed, options.draw)
-    # The folders in the order in which they were named.
+    chosen = [mutant for mutant in mutants if mutant.id in options.only] or drawn(mutants, options.seed, options.draw)
+    missing = set(options.only) - {mutant.id for mutant in chosen}
+    if missing:
+        return _refuse(f"no mutant has the id {', '.join(sorted(missing))}: its code has changed")
     chosen.sort(key=lambda mutant: names.index(folder_of(mutant.path).name))
     print(f"{len(chosen)} of {len(mutants)} mutants", flush=True)
     if options.list:
         for mutant in chosen:
-            print(_headline(mutant, sources))
-            print(mutant.diff(sources[mutant.path]))
+            print(_headline(mutant, sources), mutant.diff(sources[mutant.path]), sep="\n")
         return 0
+    return _run(options, paths, sources, chosen)
+
+
+def _refuse(sentence: str) -> int:
+    print(sentence, file=sys.stderr)
+    return 2
+
+
+def _run(options: argparse.Namespace, paths: list[str], sources: dict[str, bytes], chosen: list[Mutant]) -> int:
     folders = [folder for folder in FOLDERS if any(folder_of(mutant.path) == folder for mutant in chosen)]
+    outcomes = []
     with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as directory:
         trees = [Tree(Path(directory) / str(number), ROOT, paths) for number in range(options.jobs)]
         maps = _maps(folders, trees, with_further=options.further_seconds > 0)
+        trials = [Trial(tree, maps, options.further_seconds, options.start_seconds) for tree in trees]
         for folder in folders:
-            run = all_pass(trees[0], maps, folder.tests)
+            run = trials[0].without_a_change(folder.tests)
             if not run.passed:
-                print(f"{folder.tests} fails without any change: {run.failed_test}", file=sys.stderr)
-                return 2
-        outcomes = []
-        for outcome in _tried([Tests(tree, maps, options.further_seconds) for tree in trees], chosen):
+                return _refuse(f"{folder.tests} fails without any change: {run.failed_test}")
+        for outcome in _tried(trials, chosen):
             outcomes.append(outcome)
-            print(f"{outcome.verdict.value:<20} {_headline(outcome.mutant, sources)}  {outcome.by}", flush=True)
+            print(
+                f"{outcome.verdict.value:<20} {_headline(outcome.mutant, sources)}  {outcome.by}".rstrip(), flush=True
+            )
             if not outcome.verdict.is_found:
                 print(outcome.mutant.diff(sources[outcome.mutant.path]), flush=True)
     print(_table(folders, outcomes))
@@ -78,6 +84,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--further-seconds", type=float, default=60, help="how long tests of other folders may take for one mutant"
     )
+    parser.add_argument(
+        "--start-seconds",
+        type=float,
+        default=60,
+        help="how long the tests may take to begin, before a mutant counts as one that never ends",
+    )
     return parser
 
 
@@ -90,28 +102,30 @@ def _maps(folders: list[Folder], trees: list[Tree], *, with_further: bool) -> di
 
     def make(tests: str) -> None:
         tree = free.get()
-        test_map.make(tests, kept_in(ROOT), tree)
-        free.put(tree)
+        try:
+            test_map.make(tests, KEPT, tree)
+        finally:
+            free.put(tree)
 
     with ThreadPoolExecutor(len(trees)) as pool:
         list(pool.map(make, needed))
-    return {tests: TestMap(tests, kept_in(ROOT)) for tests in needed}
+    return {tests: TestMap(tests, KEPT) for tests in needed}
 
 
-def _tried(testers: list[Tests], mutants: list[Mutant]) -> Iterator[Outcome]:
-    free: SimpleQueue[Tests] = SimpleQueue()
-    for tester in testers:
-        free.put(tester)
+def _tried(trials: list[Trial], mutants: list[Mutant]) -> Iterator[Outcome]:
+    free: SimpleQueue[Trial] = SimpleQueue()
+    for trial in trials:
+        free.put(trial)
 
-    def try_out(mutant: Mutant) -> Outcome:
-        tester = free.get()
+    def of(mutant: Mutant) -> Outcome:
+        trial = free.get()
         try:
-            return tester.try_out(mutant)
+            return trial.of(mutant)
         finally:
-            free.put(tester)
+            free.put(trial)
 
-    with ThreadPoolExecutor(len(testers)) as pool:
-        yield from pool.map(try_out, mutants)
+    with ThreadPoolExecutor(len(trials)) as pool:
+        yield from pool.map(of, mutants)
 
 
 def _headline(mutant: Mutant, sources: dict[str, bytes]) -> str:
@@ -120,7 +134,9 @@ def _headline(mutant: Mutant, sources: dict[str, bytes]) -> str:
 
 def _table(folders: list[Folder], outcomes: list[Outcome]) -> str:
     lines = ["", f"{'folder':<18}{'drawn':>6}{'found':>7}{'share':>7}{'by time':>9}{'not run':>9}"]
-    by_folder = {folder.name: [each for each in outcomes if folder_of(each.mutant.path) == folder] for folder in folders}
+    by_folder = {
+        folder.name: [each for each in outcomes if folder_of(each.mutant.path) == folder] for folder in folders
+    }
     for name, tried in [*by_folder.items(), ("all", outcomes)]:
         found = sum(each.verdict.is_found for each in tried)
         by_time = sum(each.verdict is Verdict.BY_TIME for each in tried)

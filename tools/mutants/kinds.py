@@ -10,6 +10,7 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tools.mutants.mutant import Kind, Mutant, identity
 
@@ -33,7 +34,15 @@ _ONE_FURTHER: dict[type[ast.cmpop], tuple[str, str]] = {
 }
 _LOGGERS = {"logger", "logging", "warnings"}
 _FOR_READERS = {"__repr__", "__str__"}
-_EMPTY = {"list": "[]", "Sequence": "[]", "tuple": "()", "dict": "{}", "Mapping": "{}", "set": "set()", "frozenset": "frozenset()"}
+_EMPTY = {
+    "list": "[]",
+    "Sequence": "[]",
+    "tuple": "()",
+    "dict": "{}",
+    "Mapping": "{}",
+    "set": "set()",
+    "frozenset": "frozenset()",
+}
 
 Change = tuple[Kind, int, int, str]
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -76,7 +85,13 @@ class _Finder(ast.NodeVisitor):
         statement = statement or self._statement
         assert statement is not None
         header = _header_end(statement)
-        what = (self._path, ".".join(self._names), kind.value, self._around(statement, header), start - self._start(statement))
+        what = (
+            self._path,
+            ".".join(self._names),
+            kind.value,
+            self._around(statement, header),
+            start - self._start(statement),
+        )
         own = identity(*what, self._source[start:end], replacement)
         self._seen[own] += 1
         self.found.append(
@@ -109,7 +124,7 @@ class _Finder(ast.NodeVisitor):
         for statement in body:
             self._visit_statement(statement)
         if self._function is not None:
-            for first, second in zip(body, body[1:], strict=False):
+            for first, second in pairwise(body):
                 self._exchange(first, second)
 
     def _visit_statement(self, statement: ast.stmt) -> None:
@@ -128,7 +143,7 @@ class _Finder(ast.NodeVisitor):
         for name in ("body", "orelse", "finalbody"):
             body = getattr(node, name, None)
             if self._function is not None and isinstance(body, list):
-                for first, second in zip(body, body[1:], strict=False):
+                for first, second in pairwise(body):
                     self._exchange(first, second)
 
     def _visit_function(self, node: _Function) -> None:

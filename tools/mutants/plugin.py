@@ -18,7 +18,10 @@ FILE_SIZE = 2 << 30
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mutants")
     group.addoption("--left-out", metavar="FILE", help="run none of the tests that it names, as a list in JSON")
-    group.addoption("--remember", metavar="FILE", help="say in it which test runs which line, and for how long each runs")
+    group.addoption("--chosen", metavar="FILE", help="run those alone that it names, as a list in JSON")
+    group.addoption(
+        "--remember", metavar="FILE", help="say in it which test runs which line, and for how long each runs"
+    )
     group.addoption("--limited", action="store_true", help="take no more than a share of the machine")
 
 
@@ -42,11 +45,14 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    file = config.getoption("--left-out")
-    if file is not None:
-        left_out = set(json.loads(Path(file).read_text()))
-        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
-        items[:] = [item for item in items if item.nodeid not in left_out]
+    left_out, chosen = _named(config, "--left-out"), _named(config, "--chosen")
+    kept = [item for item in items if item.nodeid not in (left_out or ()) and (chosen is None or item.nodeid in chosen)]
+    items[:] = kept
+
+
+def _named(config: pytest.Config, option: str) -> set[str] | None:
+    file = config.getoption(option)
+    return None if file is None else set(json.loads(Path(file).read_text()))
 
 
 class _Remembering:
@@ -56,7 +62,9 @@ class _Remembering:
         self._file = file
         self._seconds: dict[str, float] = {}
         self._passed: set[str] = set()
-        self._coverage = coverage.Coverage(data_file=str(file), source=["src/oncelog"], config_file=False, messages=False)
+        self._coverage = coverage.Coverage(
+            data_file=str(file), source=["src/oncelog"], config_file=False, messages=False
+        )
         self._coverage.start()
 
     @pytest.hookimpl(wrapper=True)

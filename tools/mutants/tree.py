@@ -40,7 +40,10 @@ class Run(NamedTuple):
 def files_in(root: Path) -> list[str]:
     """The files of a checkout, with those that are new and without those that git ignores."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True, check=True
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
+        check=True,
     )
     return sorted(path for path in set(listed.stdout.decode().split("\0")) if path and (root / path).is_file())
 

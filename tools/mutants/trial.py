@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from enum import Enum
-from pathlib import Path
 from typing import NamedTuple
 
 from tools.mutants.folders import folder_of
@@ -12,9 +12,8 @@ from tools.mutants.mutant import Mutant
 from tools.mutants.test_map import QUICK, TestMap, quickest
 from tools.mutants.tree import Run, Tree
 
-START_S = 60.0
 TIMES_LONGER = 5
-"""How long tests may take before a mutant is one that never ends: this, and so many times what they usually take."""
+"""How much longer than usual the tests may take before a mutant is one that never ends."""
 WITH_JAVA_S = 600.0
 
 
@@ -36,15 +35,16 @@ class Outcome(NamedTuple):
     """The test that found it."""
 
 
-class Tests:
+class Trial:
     """Chooses the tests for a mutant, and runs them in a tree of its own."""
 
-    def __init__(self, tree: Tree, maps: dict[str, TestMap], further_s: float) -> None:
+    def __init__(self, tree: Tree, maps: dict[str, TestMap], further_s: float, start_s: float) -> None:
         self._tree = tree
         self._maps = maps
         self._further_s = further_s
+        self._start_s = start_s
 
-    def try_out(self, mutant: Mutant) -> Outcome:
+    def of(self, mutant: Mutant) -> Outcome:
         """The tests of its folder first, then others that run its lines, then those of which nobody knows."""
         folder = folder_of(mutant.path)
         source = (self._tree.root / mutant.path).read_bytes()
@@ -63,32 +63,25 @@ class Tests:
         asked = own or any(further.values()) or folder.with_java
         return Outcome(mutant, Verdict.SURVIVED if asked else Verdict.NOT_RUN, "")
 
-    def _own(self, tests: str, chosen: set[str]) -> Run:
-        """A test that is newer than the map is asked, too."""
+    def without_a_change(self, tests: str) -> Run:
+        """A folder's own tests on the tree as it is: where they fail, what they say about a mutant means nothing."""
+        return self._own(tests, set(self._maps[tests].seconds))
+
+    def _own(self, tests: str, covering: set[str]) -> Run:
+        """All but those that are known to run something else: a test that is newer than the map is asked, too."""
         seconds = self._maps[tests].seconds
-        return self._quick([tests], seconds.keys() - chosen, sum(seconds[test] for test in chosen))
+        return self._quick([tests], "--left-out", seconds.keys() - covering, sum(seconds[test] for test in covering))
 
     def _further(self, covering: dict[str, set[str]], otherwise: Run) -> Run:
-        seconds: dict[str, float] = {}
-        for tests in covering:
-            seconds |= self._maps[tests].seconds
-        chosen = quickest(set().union(*covering.values()), seconds, self._further_s)
-        files = sorted({test.partition("::")[0] for test in chosen})
-        if not files:
+        seconds = {test: self._maps[tests].seconds[test] for tests, found in covering.items() for test in found}
+        chosen = quickest(seconds, self._further_s)
+        if not chosen:
             return otherwise
-        return self._quick(files, seconds.keys() - set(chosen), sum(seconds[test] for test in chosen))
+        files = sorted({test.partition("::")[0] for test in chosen})
+        return self._quick(files, "--chosen", chosen, sum(seconds[test] for test in chosen))
 
-    def _quick(self, paths: list[str], left_out: set[str], usual_s: float) -> Run:
-        file = self._tree.root / "left-out.json"
-        file.write_text(json.dumps(sorted(left_out)))
-        arguments = ["-x", *QUICK, "--limited", f"--left-out={file}", *paths]
-        return self._tree.pytest(arguments, START_S + TIMES_LONGER * usual_s)
-
-
-def all_pass(tree: Tree, maps: dict[str, TestMap], tests: str) -> Run:
-    """The folder's own tests on the tree as it is: where they fail, what they say about a mutant means nothing."""
-    return Tests(tree, maps, 0)._own(tests, set(maps[tests].seconds))
-
-
-def kept_in(root: Path) -> Path:
-    return root / ".cache" / "mutants"
+    def _quick(self, paths: list[str], option: str, tests: Iterable[str], usual_s: float) -> Run:
+        file = self._tree.root / "tests.json"
+        file.write_text(json.dumps(sorted(tests)))
+        arguments = ["-x", *QUICK, "--limited", f"{option}={file}", *paths]
+        return self._tree.pytest(arguments, self._start_s + TIMES_LONGER * usual_s)
