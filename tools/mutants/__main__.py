@@ -7,12 +7,14 @@ python -m tools.mutants --only 3f9a2c10d4
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from types import FrameType
 
 from tools.mutants import test_map
 from tools.mutants.folders import FOLDERS, Folder, folder_of
@@ -55,21 +57,39 @@ def _run(options: argparse.Namespace, paths: list[str], sources: dict[str, bytes
     outcomes = []
     with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as directory:
         trees = [Tree(Path(directory) / str(number), ROOT, paths) for number in range(options.jobs)]
-        maps = _maps(folders, trees, with_further=options.further_seconds > 0)
-        trials = [Trial(tree, maps, options.further_seconds, options.start_seconds) for tree in trees]
-        for folder in folders:
-            run = trials[0].without_a_change(folder.tests)
-            if not run.passed:
-                return _refuse(f"{folder.tests} fails without any change: {run.failed_test}")
-        for outcome in _tried(trials, chosen):
-            outcomes.append(outcome)
-            print(
-                f"{outcome.verdict.value:<20} {_headline(outcome.mutant, sources)}  {outcome.by}".rstrip(), flush=True
-            )
-            if not outcome.verdict.is_found:
-                print(outcome.mutant.diff(sources[outcome.mutant.path]), flush=True)
+        _stop_on_signals(trees)
+        try:
+            maps = _maps(folders, trees, with_further=options.further_seconds > 0)
+            trials = [Trial(tree, maps, options.further_seconds, options.start_seconds) for tree in trees]
+            for folder in folders:
+                run = trials[0].without_a_change(folder.tests)
+                if not run.passed:
+                    return _refuse(f"{folder.tests} fails without any change: {run.failed_test}")
+            for outcome in _tried(trials, chosen):
+                outcomes.append(outcome)
+                print(
+                    f"{outcome.verdict.value:<20} {_headline(outcome.mutant, sources)}  {outcome.by}".rstrip(),
+                    flush=True,
+                )
+                if not outcome.verdict.is_found:
+                    print(outcome.mutant.diff(sources[outcome.mutant.path]), flush=True)
+        except KeyboardInterrupt:
+            print(_table(folders, outcomes))
+            return 130
     print(_table(folders, outcomes))
     return 0 if all(outcome.verdict.is_found for outcome in outcomes) else 1
+
+
+def _stop_on_signals(trees: list[Tree]) -> None:
+    """End what runs in the trees, say what was found until then, and remove them."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for tree in trees:
+            tree.stop()
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -141,7 +161,7 @@ def _table(folders: list[Folder], outcomes: list[Outcome]) -> str:
         found = sum(each.verdict.is_found for each in tried)
         by_time = sum(each.verdict is Verdict.BY_TIME for each in tried)
         not_run = sum(each.verdict is Verdict.NOT_RUN for each in tried)
-        lines.append(f"{name:<18}{len(tried):>6}{found:>7}{found / len(tried):>7.0%}{by_time:>9}{not_run:>9}")
+        lines.append(f"{name:<18}{len(tried):>6}{found:>7}{found / max(len(tried), 1):>7.0%}{by_time:>9}{not_run:>9}")
     return "\n".join(lines)
 
 

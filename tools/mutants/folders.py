@@ -15,14 +15,14 @@ class Folder(NamedTuple):
     """Tests whose Python runs in Spark's processes, where nobody sees which lines they run: asked last, all of them."""
 
 
-_BROKER = ("tests/broker", "tests/simulation")
+_BROKER = "tests/broker"
 FOLDERS = [
-    Folder("coordination", "tests/coordination", ("tests/groups", "tests/transactions", *_BROKER)),
-    Folder("transactions", "tests/transactions", _BROKER),
-    Folder("replication", "tests/replication", _BROKER),
-    Folder("groups", "tests/groups", _BROKER),
-    Folder("client/producer", "tests/client/producer", ("tests/client", "tests/simulation")),
-    Folder("log", "tests/log", _BROKER),
+    Folder("coordination", "tests/coordination", ("tests/groups", "tests/transactions", _BROKER)),
+    Folder("transactions", "tests/transactions", (_BROKER,)),
+    Folder("replication", "tests/replication", (_BROKER,)),
+    Folder("groups", "tests/groups", (_BROKER,)),
+    Folder("client/producer", "tests/client/producer", ("tests/client",)),
+    Folder("log", "tests/log", (_BROKER,)),
     Folder(
         "spark/source",
         "tests/spark/source",

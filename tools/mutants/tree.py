@@ -52,6 +52,8 @@ class Tree:
     def __init__(self, directory: Path, root: Path, paths: list[str]) -> None:
         self.root = directory / "tree"
         self._temporary = directory / "tmp"
+        self._running: subprocess.Popen[bytes] | None = None
+        self._is_stopped = False
         for path in paths:
             target = self.root / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +80,21 @@ class Tree:
         self._temporary.mkdir()
         return self._run([*always, *arguments], timeout_s)
 
+    def stop(self) -> None:
+        """End what runs in it, and begin nothing more."""
+        self._is_stopped = True
+        if self._running is not None:
+            _kill(self._running)
+
     def _run(self, arguments: list[str], timeout_s: float | None) -> Run:
         environment = os.environ | {
             "PYTHONPATH": str(self.root / "src"),
             "ONCELOG_SEED": "1",
             "TMPDIR": str(self._temporary),
         }
-        process = subprocess.Popen(
+        if self._is_stopped:
+            return Run(None, "")
+        self._running = process = subprocess.Popen(
             [sys.executable, *arguments],
             cwd=self.root,
             env=environment,
@@ -101,10 +111,15 @@ class Tree:
             output, status = b"", None
         finally:
             # Brokers and Java that tests started may outlive pytest.
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            _kill(process)
             process.wait()
         return Run(status, output.decode(errors="replace"))
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """All of its session."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _no_core() -> None:

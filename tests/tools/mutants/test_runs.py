@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -47,9 +48,10 @@ def test_it_ends():
 """
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    root = tmp_path / "checkout"
+@pytest.fixture(scope="module")
+def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree whose tests have run once."""
+    root = tmp_path_factory.mktemp("mapped")
     files = {
         "src/oncelog/__init__.py": "",
         "src/oncelog/coordination/__init__.py": "",
@@ -63,7 +65,13 @@ def tree(tmp_path: Path) -> Path:
         (root / name).write_text(text)
     shutil.copytree(TOOL, root / "tools" / "mutants", ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
+    assert mutants(root, "--draw", "1").stdout.startswith("1 of ")
     return root
+
+
+@pytest.fixture
+def tree(mapped: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(mapped, tmp_path / "checkout")
 
 
 def command(*arguments: str) -> list[str]:
@@ -114,9 +122,9 @@ def test_test_that_was_written_after_the_map_is_asked(tree: Path) -> None:
 
 
 def test_seed_decides_what_a_run_says(tree: Path) -> None:
-    first, second = (mutants(tree, "--seed", "3", "--draw", "4").stdout for _ in range(2))
+    first, second = (mutants(tree, "--seed", "3", "--draw", "3").stdout for _ in range(2))
     assert first == second
-    assert first.startswith("4 of ")
+    assert first.startswith("3 of ")
 
 
 def test_killed_program_leaves_the_source_as_it_was(tree: Path) -> None:
@@ -126,6 +134,21 @@ def test_killed_program_leaves_the_source_as_it_was(tree: Path) -> None:
             assert process.poll() is None
         process.send_signal(signal.SIGKILL)
     assert (tree / "src/oncelog/coordination/limits.py").read_text() == LIMITS
+
+
+def test_program_that_is_told_to_end_says_what_it_found_and_removes_its_copies(tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "tmp").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
+    with subprocess.Popen(
+        command("--draw", "1000"), cwd=tree, env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "found" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        assert re.search(r"(?m)^all +[1-9]", process.stdout.read())
+    assert process.returncode == 130
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_tests_that_fail_without_a_change_end_the_run_in_one_sentence(tree: Path) -> None:
