@@ -22,7 +22,7 @@ from tools.mutants.kinds import files_of, mutants_of
 from tools.mutants.mutant import Mutant, drawn
 from tools.mutants.test_map import TestMap
 from tools.mutants.tree import Tree, files_in
-from tools.mutants.trial import Outcome, Trial, Verdict
+from tools.mutants.trial import Asked, Outcome, Trial, Verdict
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / ".cache" / "mutants"
@@ -60,7 +60,8 @@ def _run(options: argparse.Namespace, paths: list[str], sources: dict[str, bytes
         _stop_on_signals(trees)
         try:
             maps = _maps(folders, trees, with_further=options.further_seconds > 0)
-            trials = [Trial(tree, maps, options.further_seconds, options.start_seconds) for tree in trees]
+            asked = Asked(options.further_seconds, options.start_seconds, not options.without_java)
+            trials = [Trial(tree, maps, asked) for tree in trees]
             for folder in folders:
                 run = trials[0].without_a_change(folder.tests)
                 if not run.passed:
@@ -110,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         default=60,
         help="how long the tests may take to begin, before a mutant counts as one that never ends",
     )
+    parser.add_argument("--without-java", action="store_true", help="leave out the tests that start a Java")
     return parser
 
 

@@ -22,7 +22,7 @@ FOLDERS = [
     Folder("replication", "tests/replication", (_BROKER,)),
     Folder("groups", "tests/groups", (_BROKER,)),
     Folder("client/producer", "tests/client/producer", ("tests/client",)),
-    Folder("log", "tests/log", (_BROKER,)),
+    Folder("log", "tests/log", ("tests/cli/log", _BROKER)),
     Folder(
         "spark/source",
         "tests/spark/source",

@@ -14,7 +14,7 @@ from tools.mutants.tree import Run, Tree
 
 TIMES_LONGER = 5
 """How much longer than usual the tests may take before a mutant is one that never ends."""
-WITH_JAVA_S = 600.0
+WITH_JAVA_S = 1800.0
 
 
 class Verdict(Enum):
@@ -35,14 +35,23 @@ class Outcome(NamedTuple):
     """The test that found it."""
 
 
+class Asked(NamedTuple):
+    """How much the tests may take."""
+
+    further_s: float
+    """Those of other folders."""
+    start_s: float
+    """Until they begin."""
+    with_java: bool
+
+
 class Trial:
     """Chooses the tests for a mutant, and runs them in a tree of its own."""
 
-    def __init__(self, tree: Tree, maps: dict[str, TestMap], further_s: float, start_s: float) -> None:
+    def __init__(self, tree: Tree, maps: dict[str, TestMap], asked: Asked) -> None:
         self._tree = tree
         self._maps = maps
-        self._further_s = further_s
-        self._start_s = start_s
+        self._asked = asked
 
     def of(self, mutant: Mutant) -> Outcome:
         """The tests of its folder first, then others that run its lines, then those of which nobody knows."""
@@ -50,18 +59,19 @@ class Trial:
         source = (self._tree.root / mutant.path).read_bytes()
         own = self._maps[folder.tests].covering(mutant)
         further = {tests: self._maps[tests].covering(mutant) for tests in folder.further if tests in self._maps}
+        with_java = folder.with_java if self._asked.with_java else ()
         with self._tree.changed(mutant.path, mutant.applied(source)):
             run = self._own(folder.tests, own)
             if run.passed:
                 run = self._further(further, run)
-            if run.passed and folder.with_java:
-                run = self._tree.pytest(["-x", "-m", "spark or jvm", *folder.with_java], WITH_JAVA_S)
+            if run.passed and with_java:
+                run = self._tree.pytest(["-x", "-m", "spark or jvm", *with_java], WITH_JAVA_S)
         if run.status is None:
             return Outcome(mutant, Verdict.BY_TIME, "")
         if not run.passed:
             return Outcome(mutant, Verdict.FOUND, run.failed_test)
-        asked = own or any(further.values()) or folder.with_java
-        return Outcome(mutant, Verdict.SURVIVED if asked else Verdict.NOT_RUN, "")
+        is_run = own or any(further.values()) or with_java
+        return Outcome(mutant, Verdict.SURVIVED if is_run else Verdict.NOT_RUN, "")
 
     def without_a_change(self, tests: str) -> Run:
         """A folder's own tests on the tree as it is: where they fail, what they say about a mutant means nothing."""
@@ -74,7 +84,7 @@ class Trial:
 
     def _further(self, covering: dict[str, set[str]], otherwise: Run) -> Run:
         seconds = {test: self._maps[tests].seconds[test] for tests, found in covering.items() for test in found}
-        chosen = quickest(seconds, self._further_s)
+        chosen = quickest(seconds, self._asked.further_s)
         if not chosen:
             return otherwise
         files = sorted({test.partition("::")[0] for test in chosen})
@@ -84,4 +94,4 @@ class Trial:
         file = self._tree.root / "tests.json"
         file.write_text(json.dumps(sorted(tests)))
         arguments = ["-x", *QUICK, "--limited", f"{option}={file}", *paths]
-        return self._tree.pytest(arguments, self._start_s + TIMES_LONGER * usual_s)
+        return self._tree.pytest(arguments, self._asked.start_s + TIMES_LONGER * usual_s)
