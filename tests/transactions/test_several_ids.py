@@ -56,7 +56,7 @@ def test_what_is_decided_in_one_partition_of_the_log_is_found_there_alone(three:
 
 
 def test_producer_id_leads_to_the_id_that_has_it_now_and_not_to_one_that_had_it() -> None:
-    ledger, producer_id, epoch = ledger_in(TransactionStatus.ONGOING)
+    ledger, producer_id, _ = ledger_in(TransactionStatus.ONGOING)
     ledger.seed(producer_epoch=LAST_CLIENT_EPOCH)
     answer = ledger.end(producer_id, LAST_CLIENT_EPOCH, True)
     ledger.complete()
