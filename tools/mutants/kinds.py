@@ -103,6 +103,7 @@ class _Finder(ast.NodeVisitor):
                 replacement.encode(),
                 statement.lineno,
                 header,
+                self._function is None or isinstance(statement, _Function),
                 identity(own, self._seen[own]),
             )
         )

@@ -30,6 +30,8 @@ class Mutant(NamedTuple):
     first_line: int
     last_line: int
     """The lines that run when the changed code runs: one of them at least."""
+    runs_at_import: bool
+    """Once, before any test: every test of the file may tell."""
     id: str
 
     def applied(self, source: bytes) -> bytes:

@@ -12,8 +12,6 @@ from tools.mutants.mutant import Mutant
 from tools.mutants.tree import Tree
 
 QUICK = ["-m", "not slow and not jvm and not spark"]
-OUTSIDE_OF_TESTS = ""
-"""What coverage calls it when an import or a fixture of many tests runs a line."""
 
 
 class TestMap:
@@ -27,16 +25,13 @@ class TestMap:
         self._measured = {_in_tree(path): path for path in self._data.measured_files()}
 
     def covering(self, mutant: Mutant) -> set[str]:
-        """The tests that run one of the mutant's lines; where an import runs them, those that run any line of the file."""
+        """The tests that run one of the mutant's lines, or any line of its file where an import runs those."""
         measured = self._measured.get(mutant.path)
         if measured is None:
             return set()
         by_line = self._data.contexts_by_lineno(measured)
-        of_lines = [by_line.get(line, []) for line in range(mutant.first_line, mutant.last_line + 1)]
-        found = {test for tests in of_lines for test in tests}
-        if found == {OUTSIDE_OF_TESTS}:
-            found = {test for tests in by_line.values() for test in tests}
-        return found & self.seconds.keys()
+        lines = by_line if mutant.runs_at_import else range(mutant.first_line, mutant.last_line + 1)
+        return {test for line in lines for test in by_line.get(line, ())} & self.seconds.keys()
 
 
 def make(tests: str, kept: Path, tree: Tree) -> None:

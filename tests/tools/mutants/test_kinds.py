@@ -119,6 +119,20 @@ def test_id_stays_when_code_before_it_changes_and_goes_with_its_own_line() -> No
     assert {mutant.id for mutant in changed}.isdisjoint(mutant.id for mutant in before)
 
 
+@pytest.mark.parametrize(
+    ("source", "runs_at_import"),
+    [
+        ("LIMIT = 5\n", True),
+        ("class A:\n    b: int = 5\n", True),
+        ("def f(a=5):\n    return a\n", True),
+        ("def f(a):\n    return a.b[5]\n", False),
+        ("class A:\n    def f(self):\n        self.b = 5\n", False),
+    ],
+)
+def test_code_that_an_import_runs_is_told_from_that_of_a_test(source: str, *, runs_at_import: bool) -> None:
+    assert {mutant.runs_at_import for mutant in of_source(source)} == {runs_at_import}
+
+
 def test_equal_lines_of_one_function_have_ids_of_their_own() -> None:
     found = of_source(in_function("self.a(b)", "self.c(b)", "self.a(b)"))
     assert len({mutant.id for mutant in found}) == len(found) == 5
