@@ -97,12 +97,12 @@ def test_statements_whose_order_nobody_can_see_are_not_exchanged(statements: tup
     assert changes(in_function(*statements), Kind.EXCHANGED) == []
 
 
-@pytest.mark.parametrize("path", ["transactions/coordinator.py", "log/segment.py", "spark/sink/delivery.py"])
+@pytest.mark.parametrize("path", ["transactions/transitions.py", "log/offset_index.py", "spark/sink/tally.py"])
 def test_every_change_is_another_program_that_can_be_compiled(path: str) -> None:
     source = (SOURCE / "oncelog" / path).read_bytes()
     found = mutants_of(path, source)
     programs = [ast.dump(ast.parse(mutant.applied(source))) for mutant in found]
-    assert len(found) > 50
+    assert len(found) > 10
     assert len({mutant.id for mutant in found}) == len(found)
     assert ast.dump(ast.parse(source)) not in programs
 
