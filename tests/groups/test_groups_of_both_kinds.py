@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from harness.group_requests import REBALANCE_MS
-from oncelog.groups import GroupRecord, encode
+from oncelog.groups import ANYONE, GroupRecord, Leaving, encode
 from oncelog.groups.records import CONSUMER_KEY_VERSIONS, decode, decode_of_member
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, GroupInMemory
+from tests.groups.offset_log import T0, at
 
 STEP_MS = 5_000
 """Often enough for every session."""
@@ -108,6 +109,24 @@ def test_classic_member_that_is_told_to_join_again_by_its_sync_has_its_rebalance
         groups.classic_heartbeat(joined.member_id, joined.generation)
     assert groups.group is not None
     assert joined.member_id not in groups.group.members
+
+
+def test_commit_of_somebody_who_is_no_member_keeps_no_session_alive() -> None:
+    """Neither where there is no group, nor where an administrator sets offsets of one that is empty."""
+    group = GroupInMemory()
+    committed(group)
+    (leader,) = group.stable()
+    assert group.leave(Leaving(leader)).errors == (ErrorCode.none,)
+    committed(group)
+    assert (group.state, group.members()) == ("Empty", [])
+    assert group.coordinator.membership.next_deadline_ms(GROUP) is None
+
+
+def committed(group: GroupInMemory) -> None:
+    decision = group.coordinator.commit_offsets(GROUP, ANYONE, [at(T0, 1)], group.now)
+    assert decision.answer == (ErrorCode.none,)
+    group.write(*decision.records)
+    decision.remember()
 
 
 def written_by_consumers() -> list[GroupRecord]:

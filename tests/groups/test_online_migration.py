@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.group_requests import REBALANCE_MS, SESSION_MS
+from oncelog.groups import ConsumerLimits, GroupCoordinator, MembershipLimits
+from oncelog.groups.consumer_limits import SIZE_MAX
 from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP
 
 
-def mixed() -> tuple[ConsumersInMemory, Consumer, str]:
-    """One member of each protocol, each with one of two partitions."""
+def mixed(size_max: int = SIZE_MAX) -> tuple[ConsumersInMemory, Consumer, str]:
+    """One member of each protocol, each with one of two partitions. `size_max` is group.max.size, of classic groups."""
     groups = ConsumersInMemory()
+    limits, consumer_limits = MembershipLimits(size_max=size_max), ConsumerLimits(assignment_interval_ms=0)
+    groups.coordinator = GroupCoordinator(limits=limits, consumer_limits=consumer_limits, topics=groups.topics)
     groups.topics.make("t", 2)
     new = Consumer(groups, "new", ("t",))
     new.turn()
@@ -52,6 +58,24 @@ def test_member_that_stays_joins_the_classic_group_with_its_own_timeouts() -> No
     assert found is not None
     member = found.members[old]
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (SESSION_MS, REBALANCE_MS)
+
+
+def test_member_that_is_silent_after_it_loses_its_session() -> None:
+    groups, new, old = mixed()
+    new.leave(-1)
+    groups.advance(SESSION_MS - 1)
+    assert [member.member_id for member in groups.coordinator.describe(GROUP).members] == [old]
+    groups.advance(1)
+    assert groups.coordinator.describe(GROUP).members == ()
+
+
+@pytest.mark.parametrize(("size_max", "group_type"), [(1, "consumer"), (2, "classic")])
+def test_group_that_would_be_too_large_for_a_classic_one_stays_a_consumer_group(size_max: int, group_type: str) -> None:
+    groups, new, _ = mixed(size_max)
+    joined = groups.classic_join("", None, "t").value
+    assert joined.error is ErrorCode.none
+    new.leave(-1)
+    assert [kind for _, kind in listed(groups)] == [group_type]
 
 
 def test_group_whose_last_classic_member_leaves_stays_a_consumer_group() -> None:
