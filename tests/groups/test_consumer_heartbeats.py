@@ -110,3 +110,21 @@ def test_epoch_that_is_over_may_commit_what_the_member_has_had_since_then() -> N
     assert commit(CommitContext("a", epoch - 1), kept) == {ErrorCode.stale_member_epoch}
     assert commit(CommitContext("a", first.epoch + 1), kept) == {ErrorCode.stale_member_epoch}
     assert commit(CommitContext("b", epoch), taken) == {ErrorCode.stale_member_epoch}
+
+
+def test_static_member_that_comes_back_under_another_id_has_what_it_had_at_once() -> None:
+    """KIP-848: it goes on with the partitions of the one that left for a while, without another assignment."""
+    groups = ConsumersInMemory(ConsumerLimits(assignment_interval_ms=INTERVAL_MS))
+    topic_id = groups.topics.make("t", 2)
+    before = Consumer(groups, "before", ("t",), instance_id="i")
+    before.turn()
+    assert before.owned == {(topic_id, 0), (topic_id, 1)}
+    before.leave(-2)
+    after = Consumer(groups, "after", ("t",), instance_id="i")
+    answer = after.beat()
+    assert (answer.error, answer.assignment) == (ErrorCode.none, before.owned)
+    assert groups.group is not None
+    assert set(groups.group.members) == {"after"}
+    groups.restart()
+    assert groups.group is not None
+    assert groups.group.target == {"after": before.owned}
