@@ -62,6 +62,16 @@ def test_assignor_that_is_not_configured_is_refused() -> None:
     assert groups.join("a", "t", assignor="range").error is ErrorCode.none
 
 
+def test_pattern_that_is_none_is_refused_whoever_else_has_a_good_one() -> None:
+    """ConsumerGroupHeartbeat v1: INVALID_REGULAR_EXPRESSION."""
+    groups = ConsumersInMemory()
+    groups.topics.make("t", 1)
+    assert groups.join("a", topics=None, regex="t(").error is ErrorCode.invalid_regular_expression
+    assert groups.join("a", topics=None, regex="t.*").error is ErrorCode.none
+    assert groups.join("b", topics=None, regex="t(").error is ErrorCode.invalid_regular_expression
+    assert groups.join("b", topics=None, regex="t.*").error is ErrorCode.none
+
+
 def test_topic_that_a_member_gives_up_is_taken_from_it_before_the_next_assignment() -> None:
     """The next one waits for group.consumer.assignment.interval.ms."""
     groups = ConsumersInMemory(ConsumerLimits(assignment_interval_ms=INTERVAL_MS))

@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
     missing = set(options.only) - {mutant.id for mutant in chosen}
     if missing:
         return _refuse(f"no mutant has the id {', '.join(sorted(missing))}: its code has changed")
-    chosen.sort(key=lambda mutant: names.index(folder_of(mutant.path).name))
+    if options.only:
+        chosen.sort(key=lambda mutant: options.only.index(mutant.id))
+    else:
+        chosen.sort(key=lambda mutant: names.index(folder_of(mutant.path).name))
     print(f"{len(chosen)} of {len(mutants)} mutants", flush=True)
     if options.list:
         for mutant in chosen:
