@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
-from oncelog.groups import CommitContext, ConsumerLimits
+from oncelog.groups import CommitContext, ConsumerLimits, encode
+from oncelog.groups.consumer.member import Progress
+from oncelog.groups.consumer.records import CurrentAssignmentRecord
+from oncelog.groups.consumer.state import MemberState
 from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP
@@ -70,6 +73,29 @@ def test_pattern_that_is_none_is_refused_whoever_else_has_a_good_one() -> None:
     assert groups.join("a", topics=None, regex="t.*").error is ErrorCode.none
     assert groups.join("b", topics=None, regex="t(").error is ErrorCode.invalid_regular_expression
     assert groups.join("b", topics=None, regex="t.*").error is ErrorCode.none
+
+
+def test_full_group_takes_nobody_new_and_keeps_those_it_has() -> None:
+    """group.consumer.max.size: GROUP_MAX_SIZE_REACHED for one more."""
+    groups = ConsumersInMemory(ConsumerLimits(assignment_interval_ms=0, size_max=2))
+    groups.topics.make("t", 2)
+    first, second = Consumer(groups, "a", ("t",)), Consumer(groups, "b", ("t",))
+    for member in (first, second):
+        member.turn()
+    assert groups.join("c", "t").error is ErrorCode.group_max_size_reached
+    assert first.beat().error is ErrorCode.none
+    assert groups.join("b", "t").error is ErrorCode.none
+    assert groups.group is not None
+    assert set(groups.group.members) == {"a", "b"}
+    second.leave(-1)
+    assert groups.join("c", "t").error is ErrorCode.none
+
+
+def test_state_that_is_not_known_keeps_kafkas_number_for_it_in_the_log() -> None:
+    """MemberState.UNKNOWN is 127."""
+    record = encode(CurrentAssignmentRecord(GROUP, "a", Progress(7, 6, MemberState.UNKNOWN), 5))
+    assert record.value is not None
+    assert record.value[:11] == bytes.fromhex("0000 00000007 00000006 7f")
 
 
 def test_topic_that_a_member_gives_up_is_taken_from_it_before_the_next_assignment() -> None:
