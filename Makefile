@@ -20,6 +20,7 @@ help:
 	@echo "make compatibility the releases of PySpark before the one that is installed"
 	@echo "make chaos         kills of brokers and clients, cut links, full disks, power cuts, for a quarter of an hour"
 	@echo "make fuzz          bytes that nobody wrote, guided by what they reach"
+	@echo "make mutants       small changes in the source that some test has to find"
 	@echo "make check         formatting, lint, types, layers, spelling"
 	@echo "make bench         figures beside Apache Kafka's, on a quiet machine"
 
@@ -83,6 +84,16 @@ $(FUZZERS)/.installed: pyproject.toml | $(BIN)/python
 .PHONY: fuzz
 fuzz: $(FUZZERS)/.installed
 	$(FUZZERS)/bin/python -m tests.fuzz $(FUZZ) $(FUZZ_SECONDS)
+
+# MUTANTS="--only ID" tries one again; python -m tools.mutants --help says what else there is.
+SEED    ?= 1
+DRAW    ?= 50
+FOLDERS ?= coordination transactions replication groups client/producer log
+MUTANTS ?= --seed $(SEED) --draw $(DRAW) --folders $(FOLDERS)
+
+.PHONY: mutants
+mutants: $(STAMP)
+	$(BIN)/python -m tools.mutants $(MUTANTS)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

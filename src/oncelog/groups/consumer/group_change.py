@@ -84,7 +84,6 @@ class GroupChange:
     def _remove(self, member_id: str) -> None:
         name, now_ms = self._group.name, self._now.wall_ms
         self._members.pop(member_id)
-        self._target.pop(member_id, None)
         self.records += (
             CurrentAssignmentRecord(name, member_id, None, now_ms),
             TargetRecord(name, member_id, None, now_ms),
