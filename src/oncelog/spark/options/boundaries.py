@@ -32,10 +32,6 @@ class Boundary:
     def has_earliest(self) -> bool:
         return self._has(OffsetSpec.EARLIEST)
 
-    @property
-    def is_by_time(self) -> bool:
-        return self.timestamp_ms is not None or self.timestamps_ms is not None
-
     def _has(self, spec: OffsetSpec) -> bool:
         return self.everywhere is spec or spec in (self.offsets or {}).values()
 
