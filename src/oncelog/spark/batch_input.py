@@ -88,6 +88,11 @@ class BatchInput:
         end = {item: offset for item, offset in self.end.items() if item not in gone}
         return replace(self, end=end, unclear=self.unclear - gone)
 
+    @property
+    def topics(self) -> set[str]:
+        """Those of the output's cluster."""
+        return {item.topic for item in self.end}
+
     def committed(self, topic: str | None) -> list[TopicPartition]:
         """The partitions whose offsets are committed with it, and carry its fence record. `topic` is the output's."""
         if self.end or topic is None:
