@@ -68,7 +68,7 @@ def sink_settings(
         raise ValueError("topic is a name, or None where a column `topic` names it")
     if not bootstrap_servers:
         raise ValueError("bootstrap_servers (kafka.bootstrap.servers) is needed: host:port, or several with commas")
-    parse_addresses(bootstrap_servers)
+    parse_addresses(bootstrap_servers, security)
     numbers = (
         attempts,
         transaction_timeout_ms,
