@@ -53,7 +53,8 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "startingOffsets",
         "latest in a stream, earliest in a batch read",
         'Where a new query starts: earliest, latest, or offsets of every partition as JSON: {"topic": {"0": 23}}, with -2 '
-        "for the earliest and -1 for the latest. New partitions are read from their beginning. A batch read cannot start "
+        'for the earliest and -1 for the latest; {"topic": "earliest"} is for a whole topic, and may stand beside offsets of '
+        "others. New partitions are read from their beginning. A batch read cannot start "
         "at the latest.",
     ),
     _supported(
@@ -66,7 +67,10 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "endingOffsetsByTimestamp", None, "Batch reads only. Where to end, in ms since 1970 for every partition."
     ),
     _supported(
-        "endingOffsets", "latest", "Batch reads only. Where to end: latest, or offsets as JSON with -1 for the latest."
+        "endingOffsets",
+        "latest",
+        "Batch reads only. Where to end: latest, or offsets as JSON with -1 for the latest; "
+        '{"topic": "latest"} is for a whole topic.',
     ),
     _supported(
         "failOnDataLoss",
