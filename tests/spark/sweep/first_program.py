@@ -1,6 +1,7 @@
 """Stops a query at every point before its first micro-batch is done, changes its topics, and starts it again.
 
-    python -m tests.spark.sweep.first_program --broker oncelog|apache --directory DIR [--changes N] [--points N] [--seed N]
+    python -m tests.spark.sweep.first_program --broker oncelog|apache --directory DIR [--only CHANGE ...] [--changes N]
+        [--points N] [--seed N]
 
 Without --changes and --points it is all of them. It prints one line of JSON for each change.
 """
@@ -18,7 +19,7 @@ from pathlib import Path
 from oncelog.spark import exactly_once
 from tests.spark import topics
 from tests.spark.sweep.changes import CHANGES, DELETED, NOTHING, PARTITIONS, Change, Place, Records
-from tests.spark.sweep.kinds import OFFSETS_MAX, RECORDS, A
+from tests.spark.sweep.kinds import RECORDS, A
 from tests.spark.sweep.program import (
     ID,
     NODES,
@@ -32,6 +33,9 @@ from tests.spark.sweep.program import (
 )
 from tests.spark.sweep.recorder import Point, Recorder, copy
 
+OFFSETS_MAX = 40
+"""So that there are two micro-batches."""
+WORDS_MAX = 2000
 TIMEOUT_MS = 8000
 """How long a query waits for a cluster that is away."""
 
@@ -81,7 +85,8 @@ class FirstSweep:
                 outcome.tried += 1
                 wrong = self._from(point, place, checkpoint, change, outcome)
                 if wrong is not None:
-                    outcome.wrong.append(f"point {point.directory.name} ({Path(point.change).name}): {wrong}")
+                    name = f"point {point.directory.name} ({Path(point.change).name})"
+                    outcome.wrong.append(f"{name}: {wrong[:WORDS_MAX]}")
             return outcome
         finally:
             node.kill()
@@ -136,7 +141,7 @@ class FirstSweep:
                 query.stop()
                 return f"not done in {SECONDS_MAX} s"
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what the point came to
-            return str(error)[:2000]
+            return str(error)
         finally:
             sink.close()
         return None
@@ -161,12 +166,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--broker", choices=NODES, required=True)
     parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--only", action="append", metavar="CHANGE")
     parser.add_argument("--changes", type=int)
     parser.add_argument("--points", type=int)
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     choice = random.Random(asked.seed)
-    changes = list(CHANGES) if asked.changes is None else choice.sample(CHANGES, asked.changes)
+    changes = [change for change in CHANGES if asked.only is None or change.name in asked.only]
+    changes = changes if asked.changes is None else choice.sample(changes, asked.changes)
     sweep = FirstSweep(asked.broker, asked.directory)
     try:
         for change in changes:

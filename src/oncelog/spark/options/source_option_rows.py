@@ -29,7 +29,8 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "kafka.bootstrap.servers",
         None,
-        "Needed. Where the cluster is found: host:port, or several of them with commas.",
+        "Needed. Where the cluster is found: host:port, or several of them with commas. The protocol may be in front, as in "
+        "SASL_SSL://host:port.",
         Scope.BOTH,
     ),
     _supported("assign", None, 'Partitions to read, as JSON: {"topic": [0, 1]}. One of the first three is needed.'),
