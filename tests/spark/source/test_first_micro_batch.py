@@ -200,6 +200,14 @@ def test_an_end_of_an_older_oncelog_begins_where_the_options_say(log, client, to
         repeated(reader_of(log, topic, "offsets"), end)
 
 
+def test_an_end_of_an_older_oncelog_that_is_the_start_of_a_query_from_the_latest_offset_reads_nothing(log, topic):
+    fill(log, topic)
+    restarted = reader_of(log, topic, "latest")
+    end = {topic: {"0": COUNT}}
+    assert repeated(restarted, end) == []
+    assert next_ranges(restarted, end) == [(f"{topic}-0", COUNT, 2 * COUNT)]
+
+
 class TestWithoutStarts:
     """PySpark before 4.2 asks for an end, then for the start of the first micro-batch, and says no start of later ones."""
 

@@ -152,6 +152,8 @@ class Fetches:
         self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
         self._paused: set[TopicPartition] = set()
         self._readings: dict[TopicPartition, _Reading] = {}
+        self._set_aside: dict[TopicPartition, _Reading] = {}
+        """Those that were stopped because their positions are not there."""
         self._unanswered: dict[Address, _Asked] = {}
         self._ready: deque[FetchedBatches] = deque()
 
@@ -166,8 +168,15 @@ class Fetches:
 
     def stop(self, partition: TopicPartition) -> None:
         self._readings.pop(partition, None)
+        self._set_aside.pop(partition, None)
         self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
         self._errors = deque((about, error) for about, error in self._errors if about != partition)
+
+    def take_up_again(self, partition: TopicPartition) -> None:
+        """Read a partition as before its position was said not to be there, which is said again if it still is not."""
+        reading = self._set_aside.pop(partition, None)
+        if reading is not None:
+            self._readings[partition] = reading
 
     def pause(self, partition: TopicPartition) -> None:
         """Ask for no more of a partition until `resume`; what is on its way is kept."""
@@ -247,9 +256,11 @@ class Fetches:
 
     def _ask(self, now_ms: float) -> Conversation[None]:
         wanted = [partition for partition in self._wanted() if self._readings[partition].backoff.retry_at_ms <= now_ms]
+        ready = {fetched.partition for fetched in self._ready}
         for partition in [item for item in wanted if self._is_another_topic(item)]:
-            self._take_another_topic(partition, self._readings[partition])
             wanted.remove(partition)
+            if partition not in ready:
+                self._take_another_topic(partition, self._readings[partition])
         yield from self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
         for leader, group in by_leader(self._cluster, wanted).items():
             if leader in self._unanswered:
@@ -381,7 +392,7 @@ class Fetches:
         out_of_range = OffsetOutOfRange(ErrorCode.offset_out_of_range, f"offset {reading.position} of {partition}")
         refused_by = leader, self._cluster.leader_epoch(partition)
         if reading.refused_by == refused_by:
-            self.stop(partition)
+            self._put_aside(partition, reading)
             self._errors.append((partition, out_of_range))
             return
         reading.refused_by = refused_by
@@ -396,9 +407,13 @@ class Fetches:
 
     def _take_another_topic(self, partition: TopicPartition, reading: _Reading) -> None:
         """Its log was not cut back, it is another one: of this one nothing was read."""
-        self.stop(partition)
+        self._put_aside(partition, reading)
         what = f"offset {reading.position} of {partition}, whose topic was deleted and made again"
         self._errors.append((partition, OffsetOutOfRange(ErrorCode.offset_out_of_range, what)))
+
+    def _put_aside(self, partition: TopicPartition, reading: _Reading) -> None:
+        self.stop(partition)
+        self._set_aside[partition] = reading
 
     def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""
