@@ -215,14 +215,14 @@ def test_options_of_the_java_client_are_told_in_one_warning(caplog):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("startingOffsets", "earlist", r"earliest, latest or JSON such as .*, not 'earlist'"),
+        ("startingOffsets", "earliestt", r"earliest, latest or JSON such as .*, not 'earliestt'"),
         ("startingOffsets", "23", r"earliest, latest or JSON such as .*, not '23'"),
-        ("startingOffsets", '{"a": "latst"}', r"topic 'a': 'latst' is not earliest or latest"),
+        ("startingOffsets", '{"a": "latestt"}', r"topic 'a': 'latestt' is not earliest or latest"),
         ("startingOffsets", '{"a": 5}', "the offsets of topic 'a' are a JSON object of partitions"),
         ("startingOffsets", '{"a": "latest"}', "a batch read that starts at the latest offset reads nothing"),
         (
             "endingOffsets",
-            "lastest",
+            "latestt",
             r"option endingOffsets has to be latest or JSON such as .*",
         ),
         ("endingOffsets", '{"a": "earliest"}', "a read that ends at the earliest offset reads nothing"),

@@ -80,7 +80,7 @@ class _Run:
                 continue
 
 
-class _Asked(NamedTuple):
+class _AskedBatch(NamedTuple):
     """A micro-batch that Spark asks for, in the run of its query."""
 
     run: _Run
@@ -217,7 +217,7 @@ class ExactlyOnceSink:
         if self._run is not None and self._run.query.run_id != query.run_id:
             self.close()
 
-    def _begin(self, query: RunningQuery, batch_id: int) -> _Asked:
+    def _begin(self, query: RunningQuery, batch_id: int) -> _AskedBatch:
         """Begin a run with a micro-batch: refuse it, or take the transactional id."""
         refuse(query)
         clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
@@ -226,13 +226,13 @@ class ExactlyOnceSink:
             batch = _batch(query, read, batch_id)
             look_first(client, self._settings, batch, read.committed(self._settings.topic))
         self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
-        return _Asked(self._run, batch, read)
+        return _AskedBatch(self._run, batch, read)
 
-    def _go_on(self, run: _Run, batch_id: int) -> _Asked:
+    def _go_on(self, run: _Run, batch_id: int) -> _AskedBatch:
         read = self._input(run.query, run.clusters, batch_id)
-        return _Asked(run, _batch(run.query, read, batch_id), read)
+        return _AskedBatch(run, _batch(run.query, read, batch_id), read)
 
-    def _verdict(self, asked: _Asked) -> Verdict:
+    def _verdict(self, asked: _AskedBatch) -> Verdict:
         return decided(asked.run.writer.client, self._settings, asked.run.progress, asked.batch)
 
     def _input(
@@ -247,7 +247,7 @@ class ExactlyOnceSink:
         refuse_own_input(self._settings, read.topics, named_outputs(self._settings))
         return read
 
-    def _write_in(self, asked: _Asked, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+    def _write_in(self, asked: _AskedBatch, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         run, read = asked.run, asked.read
         if self._verdict(asked) is Verdict.SKIP:
             _skip(rows, run, batch_id)
