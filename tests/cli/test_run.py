@@ -126,6 +126,26 @@ def test_function_with_state_goes_on_from_its_checkpoint(finish, arguments, pair
 @pytest.mark.spark
 @pytest.mark.drawn(8)
 @pytest.mark.timeout(900)
+def test_function_whose_first_micro_batch_failed_reads_partitions_that_came_since(
+    finish, arguments, pair, functions, here, oncelog_broker, tmp_path
+):
+    requirements.java()
+    here("produce", pair[0], "-K:", stdin=b"a:x\n")
+    settings = ("--once", "--checkpoint", tmp_path / "checkpoint")
+    ended = finish(*arguments("divide", *settings))
+    assert ended.status == 5
+    here("topics", "alter", pair[0], "--partitions", "3")
+    here("produce", pair[0], "--partition", "2", stdin=b"y\n")
+    functions.write_text(functions.read_text().replace("def divide", "def divided").replace("def upper", "def divide"))
+    for _ in range(2):
+        ended = finish(*arguments("divide", *settings))
+        assert ended.status == 0, ended.errors
+    assert values(oncelog_broker, pair[1]) == ["X", "Y"]
+
+
+@pytest.mark.spark
+@pytest.mark.drawn(8)
+@pytest.mark.timeout(900)
 def test_pipeline_that_fails_says_so_in_a_sentence(finish, arguments, pair, here, oncelog_broker):
     requirements.java()
     here("produce", pair[0], stdin=b"x\n")
@@ -239,6 +259,15 @@ def test_topics_that_do_not_fit_are_refused_before_spark_starts(here, functions,
 def test_wrong_use_is_said_before_spark_starts(cli, arguments, functions, function, more, sentence):
     ended = cli(*arguments(function, *more))
     assert (ended.status, ended.sentence) == (2, sentence.format(file=functions))
+
+
+def test_topic_that_is_read_and_written_is_refused_before_spark_starts(here, functions):
+    ended = here("run", f"{functions}:upper", "--from", "a", "--from", "b", "--to", "b")
+    assert (ended.status, ended.sentence) == (
+        2,
+        "topic b is in --from and --to, and would be read and written without end: write to another topic, or say "
+        "--write-to-input where that is meant",
+    )
 
 
 def test_file_that_is_not_there_or_does_not_load_is_named(here, tmp_path):

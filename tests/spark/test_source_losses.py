@@ -114,9 +114,14 @@ def test_an_offset_beyond_the_end_is_a_wrong_option(log, topic, option):
 def test_a_stream_that_starts_beyond_the_end_does_not_say_that_it_was_there(log, topic):
     offsets = {"startingOffsets": json.dumps({topic: {"0": 1000}})}
     with pytest.raises(OptionError, match=f"startingOffsets: {topic}-0 ends at offset {COUNT}, before 1000"):
-        StreamReader(parsed(log, topic, **offsets)).initialOffset()
+        first_end(StreamReader(parsed(log, topic, **offsets)))
     lenient = StreamReader(parsed(log, topic, failOnDataLoss="false", **offsets))
     assert from_tree(lenient.initialOffset()) == {TopicPartition(topic, 0): COUNT}
+
+
+def first_end(reader):
+    """Where the first micro-batch ends. What is wrong with a start is said when one is to be planned."""
+    return reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
 def now(log, topic, **options):
@@ -138,7 +143,7 @@ def test_a_topic_that_is_deleted_just_after_it_was_looked_for_is_data_loss(log, 
     gone(client, topic)
     with pytest.raises(DataLossError, match=f"{topic}-0 is gone"):
         reader.latestOffset(start, ReadAllAvailable())
-    assert lenient.latestOffset(start, ReadAllAvailable()) == {}
+    assert from_tree(lenient.latestOffset(start, ReadAllAvailable())) == {}
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -181,7 +186,7 @@ def test_a_query_over_what_is_there_goes_on_without_a_topic_that_is_gone(log, cl
     start = StreamReader(parse_options(options, streaming=True)).initialOffset()
     gone(client, topic)
     with pytest.raises(OptionError, match=f"topic '{topic}' does not exist"):
-        StreamReader(parse_options(options, streaming=True)).initialOffset()
+        first_end(StreamReader(parse_options(options, streaming=True)))
     for lenient in (False, True):
         reader = StreamReader(parse_options({**options, "failOnDataLoss": str(not lenient)}, streaming=True))
         reader.prepareForTriggerAvailableNow()
@@ -227,7 +232,7 @@ def test_a_task_whose_topic_is_deleted_says_so(log, client, topic):
 
 def test_a_topic_that_was_never_there_is_a_wrong_option(log):
     with pytest.raises(OptionError, match="topic 'nowhere' does not exist"):
-        now(log, "nowhere").initialOffset()
+        first_end(now(log, "nowhere"))
 
 
 def make_anew(log, client, topic, count):
@@ -293,5 +298,5 @@ def test_a_checkpoint_without_ids_of_topics_goes_on(log, client, topic):
 
 def test_offsets_of_a_checkpoint_are_a_start(log, topic):
     reader = now(log, topic)
-    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
-    assert now(log, topic, startingOffsets=json.dumps(end)).initialOffset() == end
+    end = first_end(reader)
+    assert from_tree(now(log, topic, startingOffsets=json.dumps(end)).initialOffset()) == from_tree(end)

@@ -71,6 +71,7 @@ class Pipeline:
     interval_ms: float
     offsets_max: int | None
     once: bool
+    write_to_input: bool
 
 
 def load_function(spec: str) -> tuple[Transform, str]:
@@ -136,6 +137,7 @@ def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, reports: Re
         stop=stop,
         on_batch=reports.batch,
         kafka_options=pipeline.kafka_options,
+        write_to_input=pipeline.write_to_input,
     )
 
 
@@ -147,6 +149,7 @@ def _run_query(
         transactional_id=pipeline.transactional_id,
         bootstrap_servers=pipeline.bootstrap_servers,
         options=pipeline.kafka_options,
+        write_to_input=pipeline.write_to_input,
     )
 
     def write(rows: DataFrame, batch_id: int) -> None:

@@ -53,6 +53,7 @@ def run_once(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, tran
         interval_ms=0,
         offsets_max=None,
         once=True,
+        write_to_input=False,
     )
     run_pipeline(spark, pipeline, Reports(lambda report: None), threading.Event())
 

@@ -100,6 +100,13 @@ def command(
         int | None,
         typer.Option("--max-offsets", min=1, help="About how many offsets a micro-batch reads of each DataFrame."),
     ] = None,
+    write_to_input: Annotated[
+        bool,
+        typer.Option(
+            "--write-to-input",
+            help="Let a topic be read and written, which is refused otherwise: FUNCTION reads what it writes, without end.",
+        ),
+    ] = False,
     master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
     bootstrap_server: Annotated[
         str | None,
@@ -134,6 +141,13 @@ def command(
     if output_mode is not OutputMode.APPEND and checkpoint is None:
         raise CommandError("--output-mode needs a --checkpoint", ExitStatus.USAGE)
     outputs = tuple(targets or ())
+    both = set(sources).intersection(outputs)
+    if both and not write_to_input:
+        raise CommandError(
+            f"topic {min(both)} is in --from and --to, and would be read and written without end: write to another topic, or say "
+            "--write-to-input where that is meant",
+            ExitStatus.USAGE,
+        )
     transactional_id = transactional_id or default_transactional_id(outputs)
     interval_ms = 0.0 if trigger is None else parse_interval_ms(trigger)
     from oncelog.cli.pipeline import Pipeline, check_topics, load_function, run_pipeline, start_spark
@@ -161,6 +175,7 @@ def command(
             interval_ms=interval_ms,
             offsets_max=max_offsets,
             once=once,
+            write_to_input=write_to_input,
         )
         run_pipeline(spark, pipeline, _reports(stack, as_json=as_json), stop_on_signals())
 

@@ -57,6 +57,7 @@ def plain_line(report: BatchReport) -> str:
 def json_fields(report: BatchReport) -> dict[str, object]:
     return {
         "batch_id": report.batch_id,
+        "sequence": report.sequence,
         "skipped": report.is_skipped,
         "records": report.records,
         "size_bytes": report.size_bytes,

@@ -28,7 +28,7 @@ class Api:
 
 # Versions end where a message changes its shape (names for topic ids, one group for many) and says nothing new to us.
 PRODUCE = Api(0, "Produce", 3, 12)
-FETCH = Api(1, "Fetch", 4, 12)
+FETCH = Api(1, "Fetch", 4, 13)
 LIST_OFFSETS = Api(2, "ListOffsets", 1, 9)
 METADATA = Api(3, "Metadata", 1, 12)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 2, 9)

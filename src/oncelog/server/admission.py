@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker import Settings
 from oncelog.server.connection import Connection
+from oncelog.server.listening import peer_host
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -95,7 +96,7 @@ class Admission:
             self._take(listener, accepted, address)
 
     def _take(self, listener: Listening, accepted: socket.socket, address: tuple[str, int]) -> None:
-        host = address[0]
+        host = peer_host(address[0])
         if self._per_host[host] >= self._settings.number("max.connections.per.ip"):
             accepted.close()
             return

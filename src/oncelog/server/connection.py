@@ -13,6 +13,7 @@ from typing import Any, cast
 from typing_extensions import Buffer
 
 from oncelog.coordination import Parked, Task
+from oncelog.server.listening import peer_host
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.receive_buffer import GROWTH, RECEIVE_BYTES, ReceiveBuffer
 from oncelog.wire import WireError
@@ -136,7 +137,7 @@ class Connection(asyncio.BufferedProtocol):
         self.last_active_s = asyncio.get_running_loop().time()
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
-            self.peer_host, self.peer_port = peer[0], peer[1]
+            self.peer_host, self.peer_port = peer_host(peer[0]), peer[1]
         self._on_open(self)
 
     def connection_lost(self, error: Exception | None) -> None:

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 PLAINTEXT = "PLAINTEXT"
 DEFAULT_LISTEN = "127.0.0.1:0"
-EVERY_ADDRESS = "0.0.0.0"
+EVERY_ADDRESS, EVERY_IPV4_ADDRESS = "::", "0.0.0.0"
+IPV4_PREFIX = "::ffff:"
+"""How a socket of both families names a peer that came over IPv4 (RFC 4291 §2.5.5.2)."""
 
 
 def parse_address(listen: str) -> tuple[str, int]:
@@ -33,6 +35,8 @@ def parse_address(listen: str) -> tuple[str, int]:
     host, separator, port = listen.rpartition(":")
     if not separator or not port.isdecimal() or int(port) > 65535:
         raise ValueError(f"{listen!r} is not an address: give HOST:PORT, for example 127.0.0.1:9092")
+    if host == "*":
+        raise ValueError(f"{listen!r} is not an address: every address of the machine is [::]:{port}")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
@@ -101,9 +105,7 @@ def bind_all(endpoints: Sequence[Endpoint], settings: Settings) -> list[socket.s
     """Raises OSError, and has bound nothing then."""
     sockets: list[socket.socket] = []
     try:
-        for endpoint in endpoints:
-            host = "" if endpoint.is_every_address else endpoint.host
-            sockets.append(bind(host, endpoint.port, settings))
+        sockets.extend(bind(endpoint.host, endpoint.port, settings) for endpoint in endpoints)
     except OSError:
         close_all(sockets)
         raise
@@ -117,9 +119,11 @@ def close_all(sockets: Sequence[socket.socket]) -> None:
 
 
 def bind(host: str, port: int, settings: Settings) -> socket.socket:
-    """Listen there. Raises OSError with a sentence."""
+    """Listen there; at no host and at "::" over IPv4 and IPv6. Raises OSError with a sentence."""
+    has_both = socket.has_dualstack_ipv6()
+    known = host or (EVERY_ADDRESS if has_both else EVERY_IPV4_ADDRESS)
     try:
-        found = socket.getaddrinfo(_name_to_look_up(host or EVERY_ADDRESS), port, type=socket.SOCK_STREAM)
+        found = socket.getaddrinfo(_name_to_look_up(known), port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "that is no name of a host"
         raise OSError(f"cannot listen on {host}:{port}: {reason}") from error
@@ -127,6 +131,8 @@ def bind(host: str, port: int, settings: Settings) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if has_both and known == EVERY_ADDRESS:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         for option, name in ((socket.SO_SNDBUF, "send"), (socket.SO_RCVBUF, "receive")):
             size_bytes = settings.number(f"socket.{name}.buffer.bytes")
             if size_bytes >= 0:
@@ -139,6 +145,11 @@ def bind(host: str, port: int, settings: Settings) -> socket.socket:
         listener.close()
         raise OSError(f"cannot listen on {host}:{port}: {error.strerror}") from error
     return listener
+
+
+def peer_host(host: str) -> str:
+    """The address of who has connected, in its own family."""
+    return host.removeprefix(IPV4_PREFIX)
 
 
 def _name_to_look_up(host: str) -> str | bytes:

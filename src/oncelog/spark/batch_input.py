@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from oncelog.client import Client, TopicDescription, TopicPartition
 from oncelog.client.security import Security
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
-from oncelog.spark.offsets import Offsets, digest, from_json, is_offsets
+from oncelog.spark.offsets import Offsets, begins_of, digest, from_json, is_offsets, to_json
 from oncelog.spark.query import Source
 from oncelog.wire import ErrorCode
 
@@ -87,6 +88,11 @@ class BatchInput:
         end = {item: offset for item, offset in self.end.items() if item not in gone}
         return replace(self, end=end, unclear=self.unclear - gone)
 
+    @property
+    def topics(self) -> set[str]:
+        """Those of the output's cluster."""
+        return {item.topic for item in self.end}
+
     def committed(self, topic: str | None) -> list[TopicPartition]:
         """The partitions whose offsets are committed with it, and carry its fence record. `topic` is the output's."""
         if self.end or topic is None:
@@ -97,14 +103,15 @@ class BatchInput:
 def batch_input(clusters: InputClusters, offsets: BatchOffsets, first_starts: Sequence[str | None]) -> BatchInput:
     """Put a checkpoint's lines together with the sources that they belong to. Raises CheckpointError.
 
-    Where the first micro-batch starts is not in the checkpoint but in its plan: `first_starts`, one for each source.
+    Where the first micro-batch starts is in its end, or else, as with other sources, in its plan alone: `first_starts`, one
+    for each source, or none where no plan is to be seen.
     """
     if len(offsets.end) != clusters.source_count:
         raise CheckpointError(
             f"the checkpoint has offsets of {len(offsets.end)} sources for micro-batch {offsets.batch_id}, and the query "
             f"has {clusters.source_count}"
         )
-    start_lines = list(first_starts) if offsets.batch_id == 0 else offsets.start
+    start_lines = _first_starts(offsets.end, first_starts) if offsets.batch_id == 0 else offsets.start
     known = [line for line in start_lines if line is not None]
     is_complete = len(known) == clusters.source_count
     ends = _read(offsets.end)
@@ -129,6 +136,12 @@ def _is_gone(partition: TopicPartition, topic: TopicDescription) -> bool:
     if topic.error is ErrorCode.none:
         return partition.partition not in {item.partition for item in topic.partitions}
     return topic.error is ErrorCode.unknown_topic_or_partition
+
+
+def _first_starts(ends: Sequence[str | None], planned: Sequence[str | None]) -> list[str | None]:
+    plan = planned or [None] * len(ends)
+    told = [begins_of(json.loads(line)) if line is not None and is_offsets(line) else None for line in ends]
+    return [start if begins is None else to_json(begins) for begins, start in zip(told, plan, strict=True)]
 
 
 def _is_kafka(line: str | None) -> bool:

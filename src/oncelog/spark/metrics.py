@@ -19,7 +19,8 @@ class BatchReport:
     the whole of foreachBatch. `attempts` counts transactions, so retries are one less. `input_offsets` is how many offsets
     of topics it read, `lag` how many more there were when it began; None where that is not known here. The offsets of
     markers count in both. `unwritable` counts the records that were left out, or went to the dead-letter topic; those are
-    among `records` too.
+    among `records` too. `sequence` counts what was committed for the group, by whichever checkpoint: one that is repeated has
+    the same again. A batch write has none.
     """
 
     batch_id: int
@@ -35,6 +36,7 @@ class BatchReport:
     input_offsets: int | None = None
     lag: int | None = None
     unwritable: int = 0
+    sequence: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

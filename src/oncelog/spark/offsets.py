@@ -22,6 +22,12 @@ IdsByTopic = Mapping[str, UUID]
 ID_SIGN = "@"
 """Between a topic's name and its id: no name has it."""
 
+BEGINS = "begins "
+"""Before the offsets at which partitions begin that a micro-batch is the first to read: no topic's name has a space."""
+
+FIRST = "before the first micro-batch"
+"""The entry of a start that is no micro-batch's end, and so is not in a checkpoint."""
+
 
 def to_tree(offsets: Mapping[TopicPartition, int], topic_ids: IdsByTopic | None = None) -> OffsetTree:
     """{"topic": {"0": 23}}, topics and partitions in order, so that equal offsets give equal text.
@@ -40,6 +46,30 @@ def topic_ids(tree: Mapping[str, Any]) -> dict[str, UUID]:
     """The ids that are in a tree of offsets. Raises ValueError."""
     named = (key.split(ID_SIGN, 1) for key in tree if ID_SIGN in key)
     return {topic: UUID(topic_id) for topic, topic_id in named}
+
+
+def first_start(tree: OffsetTree) -> OffsetTree:
+    """A start of a query that has no checkpoint yet."""
+    return {**tree, FIRST: {}}
+
+
+def is_first_start(tree: Mapping[str, Any]) -> bool:
+    return FIRST in tree
+
+
+def with_begins(tree: OffsetTree, begins: Mapping[TopicPartition, int]) -> OffsetTree:
+    """The end of a micro-batch, and where the partitions begin that none before it has read.
+
+    No other place keeps that until the micro-batch is done: Spark asks a source in Python again for its initial offset, and
+    the log may have changed since. It is an entry without partitions, as the ids of topics are.
+    """
+    return {**tree, f"{BEGINS}{to_json(begins)}": {}}
+
+
+def begins_of(tree: Mapping[str, Any]) -> Offsets | None:
+    """Where the partitions begin that a micro-batch is the first to read; None where its end does not say it."""
+    told = [key for key in tree if key.startswith(BEGINS)]
+    return from_json(told[0].removeprefix(BEGINS)) if told else None
 
 
 def from_tree(tree: Any) -> Offsets:

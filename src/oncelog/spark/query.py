@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from oncelog.client.security import PLAINTEXT, Security
 from oncelog.spark import private
@@ -113,9 +113,8 @@ class RunningQuery:
         return names_tell and has_state_of(self._files, batch_id)
 
 
-def running_query(rows: DataFrame) -> RunningQuery:
+def running_query(session: SparkSession) -> RunningQuery:
     """The query that calls foreachBatch on this thread. Raises QueryError."""
-    session = rows.sparkSession
     query_id = session.sparkContext.getLocalProperty(QUERY_ID_PROPERTY)
     if query_id is None:
         raise QueryError("exactly_once(...) is for writeStream.foreachBatch; this is not a streaming query")

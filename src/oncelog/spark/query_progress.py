@@ -26,8 +26,8 @@ def progress(reported: Any, sink: ExactlyOnceSink) -> Progress:
     sources.metrics      of each source, minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest
     sink.description     the output and its transactional id
     sink.numOutputRows   how many records were written; -1 where this sink has no report of the micro-batch
-    sink.metrics         of the transaction: transactionMs, totalMs, attempts, epoch, producerId, sizeBytes, partitions,
-                         unwritable, mode and skipped; empty where this sink has no report
+    sink.metrics         of the transaction: transactionMs, totalMs, attempts, epoch, producerId, sequence, sizeBytes,
+                         partitions, unwritable, mode and skipped; empty where this sink has no report
     """
     fields: Progress = json.loads(reported.json)
     report = sink.report(fields["batchId"])
@@ -50,6 +50,7 @@ def sink_metrics(report: BatchReport) -> Progress:
         "attempts": report.attempts,
         "epoch": report.identity.epoch,
         "producerId": report.identity.producer_id,
+        "sequence": report.sequence,
         "sizeBytes": report.size_bytes,
         "partitions": report.partitions,
         "unwritable": report.unwritable,

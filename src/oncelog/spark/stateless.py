@@ -24,6 +24,7 @@ from oncelog.spark.session.connect import refuse_connect
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceRecord
+from oncelog.spark.sink.own_input import refuse_own_input
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer
 from oncelog.spark.source import planning
@@ -87,9 +88,10 @@ class StatelessLoop:
     ) -> None:
         """Takes the transactional id, then reads the committed offsets. `on_batch` is told of every batch.
 
-        Raises NeedsCheckpoint or FunctionError before it takes anything.
+        Raises NeedsCheckpoint, FunctionError or QueryError before it takes anything.
         """
         refuse_connect(spark)
+        refuse_own_input(sink, source.all_topics, targets)
         check_needs_no_memory(spark, transform, source, targets)
         self._targets = targets
         self._on_batch = on_batch
@@ -164,20 +166,25 @@ class StatelessLoop:
         count = planning.available(start, end)
         if count == 0:
             return None
-        batch_id = self._next_batch_id
+        batch_id, sequence = self._next_batch_id, self._sequence
         entries = self._entries(batch_id, end)
+
+        def committed(written: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+            refuse_own_input(self._sink, self._source.all_topics, (item.topic for item in written))
+            return entries
+
         inputs = [self._read(_of(start, topics), _of(end, topics)) for topics in self._source.topics]
         report = self._writer.write(
             output_of(self._transform, self._transform(*inputs), self._targets),
             batch_id,
             Expectation(count, is_proportional=True),
-            lambda _: entries,
+            committed,
             lambda: True,
         )
         self._note(entries)
         self._position.update(end)
         self._next_batch_id += 1
-        report = replace(report, input_offsets=count, lag=planning.available(end, latest))
+        report = replace(report, input_offsets=count, lag=planning.available(end, latest), sequence=sequence)
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
         if self._on_batch is not None:
@@ -290,6 +297,7 @@ def run_stateless(
     compression: str = "none",
     on_batch: Callable[[BatchReport], None] | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    write_to_input: bool = False,
 ) -> SinkMetrics:
     """Run a stateless pipeline from topic to topic, exactly once, until `stop` is set; with `once`, over what is there.
 
@@ -302,7 +310,7 @@ def run_stateless(
     anything is read. Partitions and topics that are added later are read from their beginning. A group whose offsets have
     expired is not started anew: that raises FenceError.
     `max_offsets_per_batch` limits each DataFrame. `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for
-    reading and for writing.
+    reading and for writing. `write_to_input` allows it to write to a topic that it reads, which is refused otherwise.
     Raises FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember something
     from batch to batch, DataLossError where a topic was made anew, and what the sink raises.
     """
@@ -323,6 +331,7 @@ def run_stateless(
         mode=mode,
         compression=compression,
         security=security_of(kafka_options or {}),
+        write_to_input=write_to_input,
     )
     loop = StatelessLoop(spark, transform, source, sink, targets, on_batch, kafka_options)
     try:

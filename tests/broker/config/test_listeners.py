@@ -27,6 +27,7 @@ IN_CLUSTER = {"zookeeper.connect": "here", "broker.id": "1"}
         ({}, ()),
         ({"listeners": "PLAINTEXT://:9092"}, (Endpoint("PLAINTEXT", "", 9092),)),
         ({"listeners": "PLAINTEXT://[::1]:9092"}, (Endpoint("PLAINTEXT", "::1", 9092),)),
+        ({"listeners": "PLAINTEXT://[::]:9092"}, (Endpoint("PLAINTEXT", "::", 9092),)),
         (
             {"listeners": "PLAINTEXT://h:1,CONTROLLER://h:2", "controller.listener.names": "CONTROLLER"},
             (Endpoint("PLAINTEXT", "h", 1),),
@@ -57,6 +58,7 @@ def test_listeners_are_found(settings: dict[str, str], endpoints: tuple[Endpoint
         ("INTERNAL://a:1", "INTERNAL has no protocol"),
         ("a:1", "NAME://HOST:PORT"),
         ("PLAINTEXT://a", "NAME://HOST:PORT"),
+        ("PLAINTEXT://*:9092", "every address of the machine is NAME://:PORT, without a host"),
         ("PLAINTEXT://a:70000", "NAME://HOST:PORT"),
         ("PLAINTEXT://a:\u00b2", "NAME://HOST:PORT"),
         ("", "it names no listener"),

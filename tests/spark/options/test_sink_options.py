@@ -74,6 +74,7 @@ def test_every_option_reaches_the_settings():
         "unwritable": "dead-letter",
         "deadLetterTopic": "dead",
         "trustCheckpoint": "true",
+        "writeToInput": "true",
         "kafka.acks": "-1",
         "kafka.enable.idempotence": "true",
     }
@@ -83,7 +84,8 @@ def test_every_option_reaches_the_settings():
     assert (settings.transaction_timeout_ms, settings.call_timeout_ms) == (1000, 2000)
     assert (settings.request_timeout_ms, settings.delivery_timeout_ms) == (3000, 4000)
     assert (settings.codec, settings.batch_bytes_max, settings.request_bytes_max) == (Codec.ZSTD, 5000, 6000)
-    assert (settings.client_id, settings.attempts, settings.trust_checkpoint) == ("me", 7, True)
+    assert (settings.client_id, settings.attempts) == ("me", 7)
+    assert (settings.trust_checkpoint, settings.write_to_input) == (True, True)
     assert (settings.unwritable, settings.dead_letter_topic) == (Policy.DEAD_LETTER, "dead")
 
 
@@ -99,6 +101,7 @@ def test_defaults_are_those_of_the_rows():
         "attempts": settings.attempts,
         "unwritable": settings.unwritable.value,
         "trustCheckpoint": str(settings.trust_checkpoint).lower(),
+        "writeToInput": str(settings.write_to_input).lower(),
         "kafka.transaction.timeout.ms": f"{settings.transaction_timeout_ms} for streams, {TRANSACTION_TIMEOUT_MS} for "
         "batch writes",
     }

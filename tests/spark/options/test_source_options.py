@@ -185,7 +185,7 @@ def test_brokers_see_the_group_only_as_the_name_of_a_client():
     ("options", "words"),
     [
         ({"subscribe": "a"}, "kafka.bootstrap.servers is needed"),
-        ({**NEEDED, "startingOfsets": "earliest"}, "startingofsets is not known"),
+        ({**NEEDED, "startingOfsets": "earliest"}, "startingofsets is not known .*; did you mean startingOffsets?"),
         ({**NEEDED, "kafka.sasl.jaas.config": "x"}, "sasl.jaas.config has no effect without security.protocol"),
         ({**NEEDED, "kafka.fetch.min.bytes": "4294967296"}, "at most 2147483647"),
         ({**NEEDED, "endingOffsets": "latest", "maxOffsetsPerTrigger": "5"}, "as a stream: .*; as a batch read: "),
@@ -210,3 +210,31 @@ def test_options_of_the_java_client_are_told_in_one_warning(caplog):
     caplog.clear()
     check_options(NEEDED)
     assert caplog.records == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("startingOffsets", "earliestt", r"earliest, latest or JSON such as .*, not 'earliestt'"),
+        ("startingOffsets", "23", r"earliest, latest or JSON such as .*, not '23'"),
+        ("startingOffsets", '{"a": "latestt"}', r"topic 'a': 'latestt' is not earliest or latest"),
+        ("startingOffsets", '{"a": 5}', "the offsets of topic 'a' are a JSON object of partitions"),
+        ("startingOffsets", '{"a": "latest"}', "a batch read that starts at the latest offset reads nothing"),
+        (
+            "endingOffsets",
+            "latestt",
+            r"option endingOffsets has to be latest or JSON such as .*",
+        ),
+        ("endingOffsets", '{"a": "earliest"}', "a read that ends at the earliest offset reads nothing"),
+        ("kafka.bootstrap.servers", "a:1;b:2", "commas in between"),
+        ("kafka.bootstrap.servers", "SSL://a:1", "names SSL, and security.protocol is PLAINTEXT"),
+    ],
+)
+def test_wrong_word_is_answered_with_those_that_are_allowed(name, value, words):
+    with pytest.raises(OptionError, match=words):
+        parse_options({**NEEDED, name: value}, streaming=False)
+
+
+def test_word_of_a_whole_topic_may_be_written_in_capitals():
+    assert stream(startingOffsets='{"a": "EARLIEST"}').starting.has_earliest
+    assert stream(startingOffsets='{"a": "Latest", "b": {"0": 3}}').starting.has_latest

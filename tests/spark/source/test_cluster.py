@@ -1,15 +1,77 @@
-"""Which of several partitions an option has to name, and which of those it names are there."""
+"""The partitions and offsets that options name: all of them, whole topics, one that is missing."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from oncelog.client import TopicPartition
+from harness.names import unique
+from oncelog.client import Client, NewTopic, Producer, TopicPartition
+from oncelog.client.values import OffsetSpec
+from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.source.cluster import _assigned, _check_complete
+from oncelog.spark.source.cluster import SourceCluster, _assigned, _check_complete
+from oncelog.spark.source.readers import BatchReader
 
+COUNT = 5
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 EVERY = [A0, A1, B0]
+
+
+@pytest.fixture
+def pair(log):
+    """Two topics with two partitions each, and records in the first of them."""
+    names = sorted((unique("in"), unique("in")))
+    with Client(log.bootstrap_servers) as client, Producer(log.bootstrap_servers) as producer:
+        client.create_topics([NewTopic(name, 2, 1) for name in names])
+        for name in names:
+            for number in range(COUNT):
+                producer.send(name, b"%d" % number, partition=0)
+    return names
+
+
+def options_of(log, topics, *, streaming, **more):
+    known = {"kafka.bootstrap.servers": log.bootstrap_servers, "subscribe": ",".join(topics)}
+    return parse_options({**known, **more}, streaming=streaming)
+
+
+def test_word_of_a_topic_is_for_all_its_partitions_beside_offsets_of_another(log, pair):
+    """SPARK-58774."""
+    first, second = pair
+    starting = json.dumps({first: "latest", second: {"0": 3, "1": -2}})
+    options = options_of(log, pair, streaming=True, startingOffsets=starting)
+    assert options.starting.topics == {first: OffsetSpec.LATEST}
+    cluster = SourceCluster(options)
+    assert cluster.resolve(options.starting, missing_is_latest=False) == {
+        TopicPartition(first, 0): COUNT,
+        TopicPartition(first, 1): 0,
+        TopicPartition(second, 0): 3,
+        TopicPartition(second, 1): 0,
+    }
+    cluster.close()
+
+
+def test_words_bound_a_batch_read(log, pair):
+    first, second = pair
+    words = {
+        "startingOffsets": json.dumps({first: "earliest", second: {"0": 1, "1": 0}}),
+        "endingOffsets": json.dumps({first: {"0": 2, "1": 0}, second: "latest"}),
+    }
+    ranges = [part.range for part in BatchReader(options_of(log, pair, streaming=False, **words)).partitions()]
+    found = [(one.partition.topic, one.partition.partition, one.start, one.end) for one in ranges]
+    assert found == [(first, 0, 0, 2), (second, 0, 1, COUNT)]
+
+
+def test_word_of_a_topic_that_is_not_read_is_refused(log, pair):
+    first, second = pair
+    options = options_of(
+        log, [first], streaming=True, startingOffsets=json.dumps({first: "earliest", second: "earliest"})
+    )
+    cluster = SourceCluster(options)
+    with pytest.raises(OptionError, match=f"option startingOffsets names topic '{second}', which is not read"):
+        cluster.resolve(options.starting, missing_is_latest=False)
+    cluster.close()
 
 
 @pytest.mark.parametrize("odd", EVERY, ids=str)

@@ -97,7 +97,7 @@ class Sweep:
         self._recorder = Recorder()
         self._far = OncelogNode(directory / "far")
         self._far.start()
-        self._spark = _session(directory, self._recorder.port)
+        self._spark = watched_session(directory, self._recorder.port)
 
     def close(self) -> None:
         self._spark.stop()
@@ -144,7 +144,7 @@ class Sweep:
             wrong = self._from(point, setting, outcome)
             outcome.tried += 1
             if wrong:
-                wrong += f"; with what is not committed: {dict(_records(node, 'read_uncommitted'))}"
+                wrong += f"; with what is not committed: {dict(records_of(node, 'read_uncommitted'))}"
                 if self._keep is not None:
                     copy(point.directory, self._keep / f"{kind.name} {point.directory.name}")
                 outcome.wrong.append(f"point {point.directory.name} ({Path(point.change).name}): {wrong}")
@@ -163,7 +163,7 @@ class Sweep:
         problem = self._query(setting)
         if problem is not None and REFUSED in problem:
             outcome.refused += 1
-            if _records(node):
+            if records_of(node):
                 return f"something is written, and then: {problem}"
             shutil.rmtree(setting.checkpoint)
             problem = self._query(setting)
@@ -224,10 +224,10 @@ SETTLE: dict[str, Callable[[BrokerProcess], None]] = {"oncelog": lambda _: None,
 
 
 def _found(node: BrokerProcess) -> Found:
-    return _records(node), committed_offsets(node.bootstrap_servers, ID)
+    return records_of(node), committed_offsets(node.bootstrap_servers, ID)
 
 
-def _records(node: BrokerProcess, isolation: str = "read_committed") -> Counter[tuple[str, str]]:
+def records_of(node: BrokerProcess, isolation: str = "read_committed") -> Counter[tuple[str, str]]:
     read = topics.read(node.bootstrap_servers, TARGET, isolation)
     return Counter(record for records in read.values() for record in records)
 
@@ -240,7 +240,7 @@ def _difference(expected: Found | None, found: Found) -> str | None:
     return None if expected[1] == found[1] else f"offsets {found[1]}, not {expected[1]}"
 
 
-def _session(directory: Path, port: int) -> Any:
+def watched_session(directory: Path, port: int) -> Any:
     import pyspark
 
     classes = directory / "classes"

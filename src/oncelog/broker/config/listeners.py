@@ -14,6 +14,7 @@ from oncelog.broker.config.setting import SettingError, items_of
 
 PLAINTEXT = "PLAINTEXT"
 EVERY_ADDRESS = ("", "0.0.0.0", "::")
+STAR = "*"
 PORT_MAX = 65535
 
 
@@ -121,6 +122,10 @@ def _parse(setting: str, text: str, protocols: dict[str, str]) -> Endpoint:
     host, colon, port = address.rpartition(":")
     if not (separator and colon and port.isascii() and port.isdecimal() and int(port) <= PORT_MAX):
         raise SettingError(f"{setting}={text} is not allowed: it is NAME://HOST:PORT")
+    if host == STAR:
+        raise SettingError(
+            f"{setting}={text} is not allowed: every address of the machine is NAME://:PORT, without a host"
+        )
     name = name.strip().upper()
     protocol = protocols.get(name)
     if protocol is None:

@@ -21,7 +21,8 @@ NODE_SETTINGS = (
         default="PLAINTEXT://:9092",
         type="list",
         help="Where to listen: NAME://HOST:PORT, one or several, beside those of controller.listener.names, which are left out. "
-        "Without a host it is every address of the machine. `--listen HOST:PORT` says the same of one PLAINTEXT listener.",
+        "Without a host, or with [::], it is every address of the machine, of IPv4 and IPv6. `--listen HOST:PORT` says the same of "
+        "one PLAINTEXT listener.",
     ),
     Setting(
         name="advertised.listeners",

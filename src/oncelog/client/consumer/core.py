@@ -196,7 +196,7 @@ class ConsumerCore:
             lost = self._positions.keys() - self._fetches.partitions - self._lost
             if self._reset is None:
                 for partition in lost:
-                    self._go(partition, self._positions[partition])  # so that the next poll says it again
+                    self._fetches.take_up_again(partition)  # so that the next poll says it again
                 raise
             self._lost |= lost
             self._searches.append(Beside(self._reset_positions(self._reset, frozenset(lost))))
@@ -240,7 +240,8 @@ class ConsumerCore:
             yield from reset_offsets(self._cluster, partitions, reset, self._settings.isolation_level, place)
         except BaseException:
             for partition in partitions & self._lost:
-                self._go(partition, self._positions[partition])
+                self._lost.discard(partition)
+                self._fetches.take_up_again(partition)
             raise
 
     def _go_to(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:

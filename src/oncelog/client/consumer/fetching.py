@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from typing_extensions import Buffer
@@ -29,7 +29,7 @@ from oncelog.client.errors import (
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Ticket, Wait
 from oncelog.client.net.leader_search import LeaderSearch
-from oncelog.client.net.leaders import by_leader, by_topic
+from oncelog.client.net.leaders import by_leader
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.retry_policy import RetryPolicy
 from oncelog.client.net.rights import refused
@@ -38,6 +38,8 @@ from oncelog.client.values import Address, IsolationLevel, TopicPartition
 from oncelog.records import batches
 from oncelog.wire import ErrorCode, WireError
 
+BY_NAME_VERSION_MAX = 12
+"""Fetch from version 13 on names topics by their ids (KIP-516)."""
 CONSUMER_REPLICA_ID = -1
 NO_SESSION_EPOCH = -1
 MIB = 1024 * 1024
@@ -121,6 +123,21 @@ class _Reading:
         self.backoff.succeed()
 
 
+class _Asked(NamedTuple):
+    """A request on its way: from where its partitions are asked for, and under which topic's id, where one is known."""
+
+    ticket: Ticket
+    positions: dict[TopicPartition, int]
+    topic_ids: dict[TopicPartition, UUID | None]
+
+    def partition(self, topic: Any, index: int) -> TopicPartition:
+        """Which of the partitions a part of the answer is about."""
+        name = getattr(topic, "topic", None)
+        if name is None:
+            name = next((item.topic for item, topic_id in self.topic_ids.items() if topic_id == topic.topic_id), "")
+        return TopicPartition(str(name), index)
+
+
 class Fetches:
     """The partitions being read, the requests on their way, and the answers nobody has taken yet.
 
@@ -135,7 +152,9 @@ class Fetches:
         self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
         self._paused: set[TopicPartition] = set()
         self._readings: dict[TopicPartition, _Reading] = {}
-        self._unanswered: dict[Address, tuple[Ticket, dict[TopicPartition, int]]] = {}
+        self._set_aside: dict[TopicPartition, _Reading] = {}
+        """Those that were stopped because their positions are not there."""
+        self._unanswered: dict[Address, _Asked] = {}
         self._ready: deque[FetchedBatches] = deque()
 
     @property
@@ -149,8 +168,15 @@ class Fetches:
 
     def stop(self, partition: TopicPartition) -> None:
         self._readings.pop(partition, None)
+        self._set_aside.pop(partition, None)
         self._ready = deque(fetched for fetched in self._ready if fetched.partition != partition)
         self._errors = deque((about, error) for about, error in self._errors if about != partition)
+
+    def take_up_again(self, partition: TopicPartition) -> None:
+        """Read a partition as before its position was said not to be there, which is said again if it still is not."""
+        reading = self._set_aside.pop(partition, None)
+        if reading is not None:
+            self._readings[partition] = reading
 
     def pause(self, partition: TopicPartition) -> None:
         """Ask for no more of a partition until `resume`; what is on its way is kept."""
@@ -183,7 +209,9 @@ class Fetches:
             if not self._has_unread and not self._unanswered:
                 return deque()
             yield from self._ask(now_ms)
-            tickets = (*(ticket for ticket, _ in self._unanswered.values()), *self._search.tickets, *beside)
+            if self._errors:
+                break
+            tickets = (*(asked.ticket for asked in self._unanswered.values()), *self._search.tickets, *beside)
             wait_ms = max(0.0, min(until_ms, self._next_try_ms()) - now_ms)
             done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
             yield from self._take_leaders()
@@ -219,7 +247,7 @@ class Fetches:
 
     def _wanted(self) -> list[TopicPartition]:
         """What to ask for, now or later: read, not at its end, and not asked for already."""
-        asked = {partition for _, positions in self._unanswered.values() for partition in positions}
+        asked = {partition for one in self._unanswered.values() for partition in one.positions}
         return [
             partition
             for partition, reading in self._readings.items()
@@ -228,13 +256,20 @@ class Fetches:
 
     def _ask(self, now_ms: float) -> Conversation[None]:
         wanted = [partition for partition in self._wanted() if self._readings[partition].backoff.retry_at_ms <= now_ms]
+        ready = {fetched.partition for fetched in self._ready}
+        for partition in [item for item in wanted if self._is_another_topic(item)]:
+            wanted.remove(partition)
+            if partition not in ready:
+                self._take_another_topic(partition, self._readings[partition])
         yield from self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
         for leader, group in by_leader(self._cluster, wanted).items():
             if leader in self._unanswered:
                 continue
             timeout_ms = self._cluster.settings.request_timeout_ms + self._settings.max_wait_ms
-            ticket: Ticket = yield Send(leader, self._request(group), timeout_ms, self._lane)
-            self._unanswered[leader] = ticket, {item: self._readings[item].position for item in group}
+            topic_ids = {item: self._cluster.topic_id(item) for item in group}
+            positions = {item: self._readings[item].position for item in group}
+            ticket: Ticket = yield Send(leader, self._request(topic_ids), timeout_ms, self._lane)
+            self._unanswered[leader] = _Asked(ticket, positions, topic_ids)
 
     def _next_try_ms(self) -> float:
         """When something is to be asked for that nobody is asked for now."""
@@ -248,7 +283,8 @@ class Fetches:
                 next_ms = min(next_ms, retry_at_ms)
         return next_ms
 
-    def _request(self, group: Iterable[TopicPartition]) -> ApiRequest:
+    def _request(self, topic_ids: Mapping[TopicPartition, UUID | None]) -> ApiRequest:
+        """By ids where all are known, so that no topic is read that was made again under the name of another."""
         settings = self._settings
         fields = {
             "replica_id": CONSUMER_REPLICA_ID,
@@ -258,22 +294,23 @@ class Fetches:
             "isolation_level": int(settings.isolation_level),
             "session_id": 0,
             "session_epoch": NO_SESSION_EPOCH,
-            "topics": [self._topic(topic, items) for topic, items in by_topic(group).items()],
+            "topics": [
+                {"topic": name, "topic_id": topic_id, "partitions": [*map(self._asked_partition, items)]}
+                for (name, topic_id), items in _by_topic_and_id(topic_ids).items()
+            ],
         }
+        if None in topic_ids.values():
+            return ApiRequest(requests.FETCH, fields, version_max=BY_NAME_VERSION_MAX)
         return ApiRequest(requests.FETCH, fields)
 
-    def _topic(self, topic: str, items: Iterable[TopicPartition]) -> Mapping[str, Any]:
-        partitions = [
-            {
-                "partition": item.partition,
-                "current_leader_epoch": self._cluster.leader_epoch(item),
-                "fetch_offset": self._readings[item].position,
-                "last_fetched_epoch": self._readings[item].leader_epoch,
-                "partition_max_bytes": self._settings.partition_bytes,
-            }
-            for item in items
-        ]
-        return {"topic": topic, "partitions": partitions}
+    def _asked_partition(self, item: TopicPartition) -> Mapping[str, Any]:
+        return {
+            "partition": item.partition,
+            "current_leader_epoch": self._cluster.leader_epoch(item),
+            "fetch_offset": self._readings[item].position,
+            "last_fetched_epoch": self._readings[item].leader_epoch,
+            "partition_max_bytes": self._settings.partition_bytes,
+        }
 
     def _take_leaders(self) -> Conversation[None]:
         policy = self._cluster.settings.retry
@@ -288,24 +325,24 @@ class Fetches:
 
     def _take_answers(self) -> Conversation[None]:
         """Take in every answer that is here."""
-        for leader, (ticket, positions) in list(self._unanswered.items()):
-            if not ticket.is_done:
+        for leader, asked in list(self._unanswered.items()):
+            if not asked.ticket.is_done:
                 continue
             del self._unanswered[leader]
             try:
-                message = ticket.result()
+                message = asked.ticket.result()
             except ClientError as error:
-                yield from self._take_failure(positions, error)
+                yield from self._take_failure(asked.positions, error)
                 continue
-            silent = dict(positions)
+            silent = dict(asked.positions)
             for topic in message.responses or ():
                 for item in topic.partitions or ():
-                    partition = TopicPartition(str(topic.topic), int(item.partition_index))
+                    partition = asked.partition(topic, int(item.partition_index))
                     silent.pop(partition, None)
                     reading = self._readings.get(partition)
                     # The caller may have gone elsewhere since.
-                    if reading is not None and reading.position == positions.get(partition):
-                        yield from self._take(ticket, partition, reading, item)
+                    if reading is not None and reading.position == asked.positions.get(partition):
+                        yield from self._take(asked, partition, reading, item)
             if silent:
                 yield from self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
 
@@ -317,7 +354,7 @@ class Fetches:
             if partition in self._readings:
                 yield from self._readings[partition].fail(error, self._cluster.settings.retry)
 
-    def _take(self, ticket: Ticket, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+    def _take(self, asked: _Asked, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
         error: ErrorCode = item.error_code
         if error is ErrorCode.none:
             try:
@@ -327,20 +364,20 @@ class Fetches:
                 yield from self._keep_failing(partition, reading, broken)
                 return
             except LogTruncated as truncated:
-                if reading.topic_id not in (None, self._cluster.topic_id(partition)):
+                if self._is_another_topic(partition):
                     self._take_another_topic(partition, reading)
                 else:
                     yield from self._keep_failing(partition, reading, truncated)
                 return
-            reading.topic_id = self._cluster.topic_id(partition)
+            reading.topic_id = asked.topic_ids[partition]
             # No step between the two, where a signal's handler could raise: it would be passed over, or be there twice.
             reading.position = fetched.next_offset
             self._ready.append(fetched)
             reading.succeed(fetched.leader_epoch)
         elif error is ErrorCode.offset_out_of_range:
-            yield from self._take_out_of_range(ticket.address, partition, reading)
+            yield from self._take_out_of_range(asked.ticket.address, partition, reading)
         else:
-            refusal = refused(ticket.request, error, f"fetching {partition}", topic=partition.topic)
+            refusal = refused(asked.ticket.request, error, f"fetching {partition}", topic=partition.topic)
             if error not in RETRIABLE:
                 self._errors.append((partition, refusal))
             elif error in STALE_METADATA:
@@ -355,7 +392,7 @@ class Fetches:
         out_of_range = OffsetOutOfRange(ErrorCode.offset_out_of_range, f"offset {reading.position} of {partition}")
         refused_by = leader, self._cluster.leader_epoch(partition)
         if reading.refused_by == refused_by:
-            self.stop(partition)
+            self._put_aside(partition, reading)
             self._errors.append((partition, out_of_range))
             return
         reading.refused_by = refused_by
@@ -363,11 +400,20 @@ class Fetches:
         self._cluster.doubt(leader)
         yield from reading.fail(out_of_range, self._cluster.settings.retry)
 
+    def _is_another_topic(self, partition: TopicPartition) -> bool:
+        """Whether the partition is one of another topic than the one that was read, where both are known."""
+        read, present = self._readings[partition].topic_id, self._cluster.topic_id(partition)
+        return read is not None and present is not None and read != present
+
     def _take_another_topic(self, partition: TopicPartition, reading: _Reading) -> None:
         """Its log was not cut back, it is another one: of this one nothing was read."""
-        self.stop(partition)
+        self._put_aside(partition, reading)
         what = f"offset {reading.position} of {partition}, whose topic was deleted and made again"
         self._errors.append((partition, OffsetOutOfRange(ErrorCode.offset_out_of_range, what)))
+
+    def _put_aside(self, partition: TopicPartition, reading: _Reading) -> None:
+        self.stop(partition)
+        self._set_aside[partition] = reading
 
     def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""
@@ -380,6 +426,16 @@ class Fetches:
             if now_ms - reading.failing_since_ms >= self._cluster.settings.call_timeout_ms:
                 reading.failing_since_ms = now_ms
                 raise RetriesExhausted(f"fetching {partition}: {reading.cause}") from reading.cause
+
+
+def _by_topic_and_id(
+    topic_ids: Mapping[TopicPartition, UUID | None],
+) -> dict[tuple[str, UUID | None], list[TopicPartition]]:
+    """A topic that was made again with fewer partitions may be known by two ids for a while."""
+    grouped: dict[tuple[str, UUID | None], list[TopicPartition]] = {}
+    for item in sorted(topic_ids):
+        grouped.setdefault((item.topic, topic_ids[item]), []).append(item)
+    return grouped
 
 
 def fetched_batches(partition: TopicPartition, asked_offset: int, item: Any) -> FetchedBatches:

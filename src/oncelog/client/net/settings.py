@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
@@ -9,6 +10,8 @@ from oncelog.client.values import Address
 from oncelog.security.values import PLAINTEXT, Security
 
 DEFAULT_PORT = 9092
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+NO_PART_OF_A_HOST = re.compile(r"[\s;/@]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +30,27 @@ class ClientSettings:
     retry: RetryPolicy = DEFAULT_RETRY
 
 
-def parse_addresses(bootstrap_servers: str) -> tuple[Address, ...]:
-    """Read "host:port,host:port". The port is 9092 where none is given. Raises ValueError."""
-    addresses = tuple(_parse_address(part.strip()) for part in bootstrap_servers.split(",") if part.strip())
+def parse_addresses(bootstrap_servers: str, security: Security | None = None) -> tuple[Address, ...]:
+    """Read "host:port,host:port". The port is 9092 where none is given. Raises ValueError.
+
+    A protocol may be in front of each, as librdkafka has it: "SASL_SSL://host:port". It has to be that of `security`.
+    """
+    parts = [part.strip() for part in bootstrap_servers.split(",") if part.strip()]
+    addresses = tuple(_parse_address(_without_protocol(part, security)) for part in parts)
     if not addresses:
         raise ValueError(f"no bootstrap server in {bootstrap_servers!r}")
     return addresses
+
+
+def _without_protocol(text: str, security: Security | None) -> str:
+    protocol, separator, address = text.rpartition("://")
+    if not separator:
+        return text
+    if protocol.upper() not in PROTOCOLS:
+        raise ValueError(f"{text!r} begins with {protocol}://, and a protocol is one of {', '.join(PROTOCOLS)}")
+    if security is not None and protocol.upper() != security.protocol:
+        raise ValueError(f"{text!r} names {protocol.upper()}, and security.protocol is {security.protocol}")
+    return address
 
 
 def _parse_address(text: str) -> Address:
@@ -42,4 +60,6 @@ def _parse_address(text: str) -> Address:
     host = host.removeprefix("[").removesuffix("]")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError(f"{text!r} is not a host and a port")
+    if NO_PART_OF_A_HOST.search(host):
+        raise ValueError(f"{text!r} is not a host and a port; several of them have commas in between")
     return Address(host, int(port))

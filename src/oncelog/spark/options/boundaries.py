@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from oncelog.client.values import OffsetSpec
-from oncelog.spark.offsets import SPECIFICATIONS, Offsets, from_json
+from oncelog.spark.offsets import SPECIFICATIONS, Offsets, from_json, from_tree
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.options.values import OptionValues, natural
+
+EXAMPLE = 'JSON such as {"topic": {"0": 23}, "other": "earliest"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
     """Where reading starts or ends: one rule for all partitions, or one for each.
 
-    `everywhere` is an OffsetSpec. `offsets` holds offsets or OffsetSpecs. A time is in milliseconds; `timestamp_ms` is
+    `everywhere` is an OffsetSpec. `offsets` holds offsets or OffsetSpecs, and `topics` the OffsetSpecs of whole topics, which
+    are none of those. A time is in milliseconds; `timestamp_ms` is
     for all partitions, `timestamps_ms` for each. `option` is the one that says so.
     """
 
     everywhere: OffsetSpec | None = None
     offsets: Offsets | None = None
+    topics: Mapping[str, OffsetSpec] = field(default_factory=dict)
     timestamp_ms: int | None = None
     timestamps_ms: Offsets | None = None
     option: str = ""
@@ -32,12 +38,8 @@ class Boundary:
     def has_earliest(self) -> bool:
         return self._has(OffsetSpec.EARLIEST)
 
-    @property
-    def is_by_time(self) -> bool:
-        return self.timestamp_ms is not None or self.timestamps_ms is not None
-
     def _has(self, spec: OffsetSpec) -> bool:
-        return self.everywhere is spec or spec in (self.offsets or {}).values()
+        return self.everywhere is spec or spec in (self.offsets or {}).values() or spec in self.topics.values()
 
 
 def starting(options: OptionValues, *, streaming: bool) -> Boundary:
@@ -66,14 +68,14 @@ def _boundary(options: OptionValues, which: str, default: OffsetSpec) -> Boundar
     """The most exact of the three options wins, as in Spark: one timestamp, timestamps, offsets."""
     timestamp_ms = options.optional(f"{which}Timestamp", natural)
     timestamps_ms = options.optional(f"{which}OffsetsByTimestamp", _times)
-    by_offset = options.optional(f"{which}Offsets", _offsets)
+    by_offset = options.optional(f"{which}Offsets", _offsets(which))
     if timestamp_ms is not None:
         return Boundary(timestamp_ms=timestamp_ms, option=f"{which}Timestamp")
     if timestamps_ms is not None:
         return Boundary(timestamps_ms=timestamps_ms, option=f"{which}OffsetsByTimestamp")
     name = f"{which}Offsets"
-    if isinstance(by_offset, dict):
-        return Boundary(offsets=by_offset, option=name)
+    if isinstance(by_offset, _Given):
+        return Boundary(offsets=by_offset.offsets, topics=by_offset.topics, option=name)
     return Boundary(everywhere=default if by_offset is None else by_offset, option=name)
 
 
@@ -84,17 +86,48 @@ def _times(text: str) -> Offsets:
     return times
 
 
-def _offsets(text: str) -> Offsets | OffsetSpec:
-    if text.strip().lower() in SPECIFICATIONS:
-        return SPECIFICATIONS[text.strip().lower()]
-    offsets = _per_partition(text)
-    if any(offset < OffsetSpec.EARLIEST for offset in offsets.values()):
-        raise ValueError("offsets, or -1 for the latest and -2 for the earliest")
-    return offsets
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What JSON says of topics: offsets of their partitions, or one OffsetSpec for all of them."""
+
+    offsets: Offsets
+    topics: dict[str, OffsetSpec]
+
+
+def _offsets(which: str) -> Callable[[str], _Given | OffsetSpec]:
+    words = {"starting": "earliest, latest", "ending": "latest"}[which]
+
+    def read(text: str) -> _Given | OffsetSpec:
+        word = text.strip().lower()
+        if word in SPECIFICATIONS:
+            return SPECIFICATIONS[word]
+        if not word.startswith("{"):
+            raise ValueError(f"{words} or {EXAMPLE}")
+        try:
+            given = _given(json.loads(text))
+        except ValueError as error:
+            raise ValueError(f"{words} or {EXAMPLE} ({error})") from None
+        if any(offset < OffsetSpec.EARLIEST for offset in given.offsets.values()):
+            raise ValueError("offsets, or -1 for the latest and -2 for the earliest")
+        return given
+
+    return read
+
+
+def _given(tree: Mapping[str, object]) -> _Given:
+    """Raises ValueError."""
+    topics: dict[str, OffsetSpec] = {}
+    for topic, said in tree.items():
+        if isinstance(said, str):
+            word = said.strip().lower()
+            if word not in SPECIFICATIONS:
+                raise ValueError(f"topic {topic!r}: {said!r} is not earliest or latest")
+            topics[topic] = SPECIFICATIONS[word]
+    return _Given(from_tree({topic: said for topic, said in tree.items() if topic not in topics}), topics)
 
 
 def _per_partition(text: str) -> Offsets:
     try:
         return from_json(text)
     except ValueError as error:
-        raise ValueError('JSON such as {"topic": {"0": 23}} (' + str(error) + ")") from None
+        raise ValueError(f'JSON such as {{"topic": {{"0": 1000}}}} ({error})') from None

@@ -75,6 +75,12 @@ SINK_ROWS: tuple[Option, ...] = (
         "Streams only. Run a query whose history the log does not know; say so once, after you have made sure.",
     ),
     _supported(
+        "writeToInput",
+        "false",
+        "Streams only. Write to topics that the query reads. Without it such a query is refused, for it would read what it "
+        "writes, without end.",
+    ),
+    _supported(
         "writeId",
         None,
         'Batch writes with format("oncelog") only. What is written: a repetition under the same transactional id adds nothing.',

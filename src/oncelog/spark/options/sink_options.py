@@ -64,6 +64,7 @@ _ARGUMENTS = (
     _Argument("unwritable", "unwritable"),
     _Argument("deadLetterTopic", "dead_letter_topic"),
     _Argument("trustCheckpoint", "trust_checkpoint", boolean, STREAMS),
+    _Argument("writeToInput", "write_to_input", boolean, STREAMS),
     _Argument("writeId", "write_id", uses=frozenset({Use.BATCH_FORMAT})),
     _Argument("stagingLocation", "staging_location", uses=FORMATS),
     _Argument("checkpointLocation", "checkpoint_location", uses=frozenset({Use.STREAM_FORMAT})),

@@ -29,7 +29,8 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "kafka.bootstrap.servers",
         None,
-        "Needed. Where the cluster is found: host:port, or several of them with commas.",
+        "Needed. Where the cluster is found: host:port, or several of them with commas. The protocol may be in front, as in "
+        "SASL_SSL://host:port.",
         Scope.BOTH,
     ),
     _supported("assign", None, 'Partitions to read, as JSON: {"topic": [0, 1]}. One of the first three is needed.'),
@@ -53,7 +54,8 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "startingOffsets",
         "latest in a stream, earliest in a batch read",
         'Where a new query starts: earliest, latest, or offsets of every partition as JSON: {"topic": {"0": 23}}, with -2 '
-        "for the earliest and -1 for the latest. New partitions are read from their beginning. A batch read cannot start "
+        'for the earliest and -1 for the latest; {"topic": "earliest"} is for a whole topic, and may stand beside offsets of '
+        "others. New partitions are read from their beginning. A batch read cannot start "
         "at the latest.",
     ),
     _supported(
@@ -66,7 +68,10 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "endingOffsetsByTimestamp", None, "Batch reads only. Where to end, in ms since 1970 for every partition."
     ),
     _supported(
-        "endingOffsets", "latest", "Batch reads only. Where to end: latest, or offsets as JSON with -1 for the latest."
+        "endingOffsets",
+        "latest",
+        "Batch reads only. Where to end: latest, or offsets as JSON with -1 for the latest; "
+        '{"topic": "latest"} is for a whole topic.',
     ),
     _supported(
         "failOnDataLoss",

@@ -128,22 +128,23 @@ def _error(options: Mapping[str, str], streaming: bool) -> OptionError | None:
 
 
 def _connection(given: OptionValues, options: Mapping[str, str]) -> ConnectionOptions:
+    security = security_of(options)
     return ConnectionOptions(
-        bootstrap_servers=_bootstrap_servers(given),
+        bootstrap_servers=_bootstrap_servers(given, security),
         client_id=_client_id(given),
         request_timeout_ms=given.value("kafka.request.timeout.ms", positive_int32),
         connect_timeout_ms=given.value("kafka.socket.connection.setup.timeout.ms", positive_int32),
         api_timeout_ms=given.value("kafka.default.api.timeout.ms", positive_int32),
-        security=security_of(options),
+        security=security,
     )
 
 
-def _bootstrap_servers(given: OptionValues) -> str:
+def _bootstrap_servers(given: OptionValues, security: Security) -> str:
     servers = given.optional("kafka.bootstrap.servers", str)
     if not servers:
         raise OptionError("option kafka.bootstrap.servers is needed: host:port, or several of them with commas")
     try:
-        parse_addresses(servers)
+        parse_addresses(servers, security)
     except ValueError as error:
         raise OptionError(f"option kafka.bootstrap.servers: {error}") from None
     return servers

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 logger = logging.getLogger("oncelog.spark")
@@ -82,9 +83,16 @@ def refuse_names(rows: Iterable[Option], options: Mapping[str, str], scope: Scop
     for name in sorted(options):
         row = find(rows, name, scope)
         if row is None:
-            raise OptionError(f"option {name} is not known to this {scope.value}, and would change nothing")
+            meant = _meant(rows, name, scope)
+            raise OptionError(f"option {name} is not known to this {scope.value}, and would change nothing{meant}")
         if row.treatment is Treatment.REFUSED:
             raise OptionError(f"option {row.spelling(name)}: {row.meaning}")
+
+
+def _meant(rows: Iterable[Option], name: str, scope: Scope) -> str:
+    names = {row.name.lower(): row.name for row in rows if row.is_for(scope) and not row.is_family}
+    near = get_close_matches(name.lower(), names, n=1)
+    return f"; did you mean {names[near[0]]}?" if near else ""
 
 
 def warn_of_inert(rows: Iterable[Option], options: Mapping[str, str], scope: Scope) -> None:

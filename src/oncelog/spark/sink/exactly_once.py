@@ -28,6 +28,7 @@ def exactly_once(
     batch_bytes_max: int = BATCH_BYTES_MAX,
     client_id: str = "oncelog-spark",
     trust_checkpoint: bool = False,
+    write_to_input: bool = False,
     unwritable: str = "fail",
     dead_letter_topic: str | None = None,
     options: Mapping[str, str] | None = None,
@@ -51,6 +52,7 @@ def exactly_once(
     options                 the same and more under Kafka's names, such as kafka.max.request.size: what
                             format("oncelog") takes
     trust_checkpoint        run a query whose history the log does not know: say so once, after you have made sure
+    write_to_input          write to topics that the query reads, too: without it that is refused
 
     Raises ValueError for settings that mean nothing. What a query may raise is said at `ExactlyOnceSink`.
     """
@@ -67,6 +69,7 @@ def exactly_once(
         "batch_bytes_max": batch_bytes_max,
         "client_id": client_id,
         "trust_checkpoint": trust_checkpoint,
+        "write_to_input": write_to_input,
         "unwritable": unwritable,
         "dead_letter_topic": dead_letter_topic,
     }

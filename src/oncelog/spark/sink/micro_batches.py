@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.client import BrokerRefused, Client, ClientError, OffsetAndMetadata, ProducerFenced, TopicPartition
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
@@ -18,6 +20,7 @@ from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
 from oncelog.spark.session.connect import SparkConnectError, refuse_connect
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
+from oncelog.spark.sink.own_input import named_outputs, refuse_own_input
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, cluster_of, decided, look_first, open_client, skipped_report
 from oncelog.wire import ErrorCode
@@ -77,6 +80,14 @@ class _Run:
                 continue
 
 
+class _AskedBatch(NamedTuple):
+    """A micro-batch that Spark asks for, in the run of its query."""
+
+    run: _Run
+    batch: fence.Batch
+    read: BatchInput
+
+
 class ExactlyOnceSink:
     """What `exactly_once` returns: give it to `foreachBatch`. One object for one query.
 
@@ -109,18 +120,30 @@ class ExactlyOnceSink:
         ends the query.
         """
         started_ms = time.monotonic() * 1000
-        try:
+        with self._closed_by_errors():
             report = self._write(rows, batch_id, started_ms)
-        except BaseException as error:
-            # What this driver knows may be out of date now. Another run begins with taking the id and reading the log.
-            self.close()
-            short = without_stack_traces(error)
-            if short is error:
-                raise
-            raise short from None
         self._reports.add(report)
         self.last_batch = report
         self.metrics = self.metrics.plus(report)
+
+    def sequence(self, batch_id: int) -> int:
+        """The number of a micro-batch among all that are committed for the group, from 0, by whichever checkpoint.
+
+        It is for foreachBatch, before the sink is called: for what else is written of the micro-batch, under a name that
+        another one is not to have. A micro-batch that is repeated has the same number again. Batch ids begin at 0 with
+        another checkpoint; these numbers go on.
+
+        Takes the transactional id. Raises what a call of the sink raises.
+        """
+        with self._closed_by_errors():
+            session = SparkSession.active()
+            refuse_connect(session)
+            query = running_query(session)
+            self._leave_other_runs(query)
+            asked = self._begin(query, batch_id) if self._run is None else self._go_on(self._run, batch_id)
+            if self._verdict(asked) is Verdict.SKIP:
+                return _last(asked.run).sequence
+            return asked.run.progress.next_sequence
 
     def close(self) -> None:
         """Close the connections. The next micro-batch, of a query that was started again, opens new ones."""
@@ -132,9 +155,21 @@ class ExactlyOnceSink:
         """Spark Connect would send it to another process; nobody else has a reason to. Raises SparkConnectError."""
         raise SparkConnectError
 
+    @contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        """What this driver knows may be out of date after one. Another run begins with taking the id and reading the log."""
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            short = without_stack_traces(error)
+            if short is error:
+                raise
+            raise short from None
+
     def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         refuse_connect(rows.sparkSession)
-        query = running_query(rows)
+        query = running_query(rows.sparkSession)
         place, given = self._place_of_progress(), (query.run_id, batch_id)
         # Sinks of one group may be called by several threads at once: only one of them puts its entry there.
         with _giving:
@@ -161,13 +196,11 @@ class ExactlyOnceSink:
         return self._place
 
     def _write_for(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
-        if self._run is not None and self._run.query.run_id != query.run_id:
-            self.close()
+        self._leave_other_runs(query)
         if self._run is None:
-            return self._write_first(query, rows, batch_id, started_ms)
+            return self._write_in(self._begin(query, batch_id), rows, batch_id, started_ms)
         try:
-            read = self._input(query, self._run.clusters, batch_id)
-            return self._write_in(self._run, rows, batch_id, read, started_ms)
+            return self._write_in(self._go_on(self._run, batch_id), rows, batch_id, started_ms)
         except ProducerFenced as fenced:
             # The coordinator does not know this producer any more: it forgets an id under which nothing was written for
             # transactional.id.expiration.ms. Whether somebody else has had it meanwhile, the log tells.
@@ -178,16 +211,29 @@ class ExactlyOnceSink:
             if refused.error is not ErrorCode.unknown_topic_or_partition:
                 raise
         self.close()
-        return self._write_first(query, rows, batch_id, started_ms)
+        return self._write_in(self._begin(query, batch_id), rows, batch_id, started_ms)
 
-    def _write_first(self, query: RunningQuery, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+    def _leave_other_runs(self, query: RunningQuery) -> None:
+        if self._run is not None and self._run.query.run_id != query.run_id:
+            self.close()
+
+    def _begin(self, query: RunningQuery, batch_id: int) -> _AskedBatch:
+        """Begin a run with a micro-batch: refuse it, or take the transactional id."""
         refuse(query)
         clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
         with open_client(self._settings) as client:
             read = self._input(query, clusters, batch_id, client)
-            look_first(client, self._settings, _batch(query, read, batch_id), read.committed(self._settings.topic))
+            batch = _batch(query, read, batch_id)
+            look_first(client, self._settings, batch, read.committed(self._settings.topic))
         self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
-        return self._write_in(self._run, rows, batch_id, read, started_ms)
+        return _AskedBatch(self._run, batch, read)
+
+    def _go_on(self, run: _Run, batch_id: int) -> _AskedBatch:
+        read = self._input(run.query, run.clusters, batch_id)
+        return _AskedBatch(run, _batch(run.query, read, batch_id), read)
+
+    def _verdict(self, asked: _AskedBatch) -> Verdict:
+        return decided(asked.run.writer.client, self._settings, asked.run.progress, asked.batch)
 
     def _input(
         self, query: RunningQuery, clusters: InputClusters, batch_id: int, client: Client | None = None
@@ -198,17 +244,20 @@ class ExactlyOnceSink:
             read = read.where_it_is(client)
         if not read.end and self._settings.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
+        refuse_own_input(self._settings, read.topics, named_outputs(self._settings))
         return read
 
-    def _write_in(self, run: _Run, rows: DataFrame, batch_id: int, read: BatchInput, started_ms: float) -> BatchReport:
-        batch = _batch(run.query, read, batch_id)
-        if decided(run.writer.client, self._settings, run.progress, batch) is Verdict.SKIP:
+    def _write_in(self, asked: _AskedBatch, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+        run, read = asked.run, asked.read
+        if self._verdict(asked) is Verdict.SKIP:
             _skip(rows, run, batch_id)
-            return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
+            report = skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
+            return replace(report, sequence=_last(run).sequence)
         record: FenceRecord | None = None
 
-        def entries(_: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        def entries(written: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
             nonlocal record
+            refuse_own_input(self._settings, read.topics, (item.topic for item in written))
             record = run.record(batch_id, read)
             return run.entries(record, read)
 
@@ -218,7 +267,7 @@ class ExactlyOnceSink:
         run.progress = FenceProgress(record, read.end, read.unclear)
         run.writer.keep(record, read.committed(self._settings.topic))
         run.tell_input_clusters(record, read)
-        return replace(report, input_offsets=read.offset_count)
+        return replace(report, input_offsets=read.offset_count, sequence=record.sequence)
 
 
 def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
@@ -233,9 +282,13 @@ def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
     a function that reads a clock or asks a service, it could differ from what was published. Where it cannot be kept the
     micro-batch is computed once more, or a stateful query could never go on.
     """
-    last = run.progress.last
-    assert last is not None, "what is skipped was committed"
+    last = _last(run)
     if last.watermark_ms is not None and run.query.has_state_of(batch_id):
         run.query.keep_state(last.watermark_ms)
     else:
         rows.write.format("noop").mode("append").save()
+
+
+def _last(run: _Run) -> FenceRecord:
+    assert run.progress.last is not None, "what is skipped was committed"
+    return run.progress.last

@@ -33,6 +33,7 @@ class SinkSettings:
     request_bytes_max: int | None
     client_id: str
     trust_checkpoint: bool
+    write_to_input: bool
     unwritable: Policy
     dead_letter_topic: str | None
     security: Security
@@ -55,6 +56,7 @@ def sink_settings(
     request_bytes_max: int | None = None,
     client_id: str = "oncelog-spark",
     trust_checkpoint: bool = False,
+    write_to_input: bool = False,
     unwritable: str = "fail",
     dead_letter_topic: str | None = None,
     security: Security = PLAINTEXT,
@@ -66,7 +68,7 @@ def sink_settings(
         raise ValueError("topic is a name, or None where a column `topic` names it")
     if not bootstrap_servers:
         raise ValueError("bootstrap_servers (kafka.bootstrap.servers) is needed: host:port, or several with commas")
-    parse_addresses(bootstrap_servers)
+    parse_addresses(bootstrap_servers, security)
     numbers = (
         attempts,
         transaction_timeout_ms,
@@ -96,6 +98,7 @@ def sink_settings(
         request_bytes_max=request_bytes_max,
         client_id=client_id,
         trust_checkpoint=trust_checkpoint,
+        write_to_input=write_to_input,
         unwritable=_policy(unwritable, dead_letter_topic),
         dead_letter_topic=dead_letter_topic,
         security=security,

@@ -25,6 +25,7 @@ from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
 from oncelog.spark.sink.fence import FenceRecord, Verdict
+from oncelog.spark.sink.own_input import named_outputs, refuse_own_input
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 
@@ -86,6 +87,8 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
         read = _input(client, batch_offsets(files, batch_id))
         if not read.end and sink.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with option topic")
+        written = [*named_outputs(sink), *(item.topic for item in delivery.partitions)]
+        refuse_own_input(sink, read.topics, written)
         age_ms = time.time() * 1000 - read.planned_ms
         batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms)
         look_first(client, sink, batch, read.committed(sink.topic))

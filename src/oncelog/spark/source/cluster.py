@@ -144,8 +144,17 @@ class SourceCluster:
             _check_complete(boundary.option, boundary.timestamps_ms, partitions)
             return self._by_timestamp(boundary.timestamps_ms, missing_is_latest)
         assert boundary.offsets is not None
-        _check_complete(boundary.option, boundary.offsets, partitions)
-        asked = self.at({partition: offset for partition, offset in boundary.offsets.items() if offset < 0})
+        whole = {
+            partition: boundary.topics[partition.topic]
+            for partition in partitions
+            if partition.topic in boundary.topics
+        }
+        unread = boundary.topics.keys() - {partition.topic for partition in whole}
+        if unread:
+            raise OptionError(f"option {boundary.option} names topic {min(unread)!r}, which is not read")
+        _check_complete(boundary.option, {**whole, **boundary.offsets}, partitions)
+        specs = {partition: offset for partition, offset in boundary.offsets.items() if offset < 0}
+        asked = self.at({**whole, **specs})
         return {**self._within_the_log(boundary), **asked}
 
     def _within_the_log(self, boundary: Boundary) -> Offsets:

@@ -10,8 +10,20 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
+from oncelog.client.errors import ClientError
 from oncelog.client.values import TopicPartition
-from oncelog.spark.offsets import IdsByTopic, Offsets, OffsetTree, from_tree, to_tree, topic_ids
+from oncelog.spark.offsets import (
+    IdsByTopic,
+    Offsets,
+    OffsetTree,
+    begins_of,
+    first_start,
+    from_tree,
+    is_first_start,
+    to_tree,
+    topic_ids,
+    with_begins,
+)
 from oncelog.spark.older_pyspark import (
     HAS_READ_LIMITS,
     ReadAllAvailable,
@@ -84,25 +96,29 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._cluster = SourceCluster(options)
         self._bound: Offsets | None = None
         self._latest: Offsets | None = None
-        self._start_to_record: Offsets | None = None
         self._planned: Offsets | None = None
         """Where the last micro-batch ends whose tasks were planned: that is where the next one starts."""
+        self._told_last: OffsetTree | None = None
+        """What Spark was told last that does not tell where a micro-batch starts."""
         self._last_advance_ms = time.monotonic() * 1000
 
     @told_in_one_sentence(*SAID)
     def initialOffset(self) -> OffsetTree:
         """Where a query without a checkpoint starts.
 
-        Spark does not keep this answer and asks again when the query restarts before its first micro-batch is done. An
-        answer that depends on when it is given, such as `latest`, would then skip records. So the first micro-batch of
-        such a query reads nothing: it only puts the start into the checkpoint.
+        Spark does not keep this answer. It asks again for a first micro-batch that was planned and not done, and that one
+        knows itself where it begins: its topics may be gone since, or have partitions that startingOffsets does not name.
+        So nothing is refused here that concerns none but a micro-batch which is still to be planned.
         """
-        starting, missing_is_latest = self._options.starting, self._options.missing_timestamp_is_latest
-        start = self._cluster.resolve(starting, missing_is_latest=missing_is_latest)
-        # The same option can mean a later offset when it is asked for again.
-        if starting.has_latest or (starting.is_by_time and missing_is_latest):
-            self._start_to_record = start
-        return self._told(start)
+        try:
+            return first_start(self._start())
+        except (OptionError, ClientError):
+            return first_start({})
+
+    def _start(self) -> OffsetTree:
+        """Where the options say that reading starts. Raises OptionError and ClientError."""
+        missing_is_latest = self._options.missing_timestamp_is_latest
+        return self._told(self._cluster.resolve(self._options.starting, missing_is_latest=missing_is_latest))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limits = self._options.limits
@@ -120,21 +136,27 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> OffsetTree:
         if start is None or limit is None:
             return self._latest_without_start()
-        if self._start_to_record is not None:
-            self._start_to_record = None
-            return to_tree(from_tree(start), topic_ids(start))
+        is_first = is_first_start(start)
+        if is_first and not from_tree(start):
+            start = first_start(self._start())
         self._cluster.were_read_as(topic_ids(start))
         latest = self._cluster.ends(from_tree(start))
         self._latest = latest
         begin = self._begin(start, self._cluster.topic_ids)
         if self._bound is not None:
             latest = planning.capped(latest, self._bound, begin)
+        was_read = frozenset() if is_first else begin.keys()
         begin = self._with_new_partitions(begin, latest)
         self._check_no_loss(begin, latest)
         end = self._admitted(begin, latest, limit)
         if end != begin:
             self._last_advance_ms = time.monotonic() * 1000
-        return self._told(end)
+        told = self._told(end)
+        if told == to_tree(from_tree(start), topic_ids(start)) and not is_first:
+            # Spark compares the texts: the same offsets in other words would be a micro-batch.
+            return dict(start)
+        begins = {item: begin[item] for item in end if item not in was_read}
+        return with_begins(told, begins) if begins or is_first else told
 
     def _latest_without_start(self) -> OffsetTree:
         """For PySpark before 4.2. What was lost since the start is found where the tasks are planned.
@@ -142,13 +164,23 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         An end before the start would be taken for a loss there, and stay in the checkpoint. So no broker that leads no more
         is believed: the start is where the last micro-batch ended, or, where this reader has planned none, as after a
         restart, every node is asked who leads.
+
+        The first answer may be the end of the first micro-batch, so it says where that begins.
         """
-        recorded, self._start_to_record = self._start_to_record, None
-        if recorded:
-            return self._told(recorded)
         if self._planned is None:
             self._cluster.hear_of_leaders()
-        return self._told(self._cluster.ends(self._planned or {}))
+        last = self._told_last
+        if last is None:
+            start = from_tree(self.initialOffset())
+            told = self._told(self._cluster.ends(self._planned or start))
+            if start:
+                told = with_begins(told, start)
+        else:
+            told = self._told(self._cluster.ends(self._planned or from_tree(last)))
+            if told == to_tree(from_tree(last), topic_ids(last)):
+                told = last
+        self._told_last = told
+        return told
 
     def reportLatestOffset(self) -> OffsetTree | None:
         return None if self._latest is None else to_tree(self._latest)
@@ -157,16 +189,15 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         last = from_tree(end)
         self._planned = last
-        if self._start_to_record is not None:
-            self._start_to_record = None
-            return []
         read_as = topic_ids(end)
         self._cluster.were_read_as(read_as)
         self._cluster.were_read_as(topic_ids(start))
         self._cluster.partitions(last)
-        begin = self._begin(start, read_as)
+        begin = {} if is_first_start(start) else self._begin(start, read_as)
+        begins = self._begins(start, end)
         new = [item for item in last if item not in begin]
-        begin |= self._cluster.earliest_of_those_there(new)
+        earliest = self._cluster.earliest_of_those_there(new)
+        begin |= {item: begins.get(item, offset) for item, offset in earliest.items()}
         self._check_no_loss(begin, last)
         for partition in sorted(last.keys() - begin.keys()):
             self._lose(f"{partition} is gone before anything of it was read", "goes on without it")
@@ -182,6 +213,24 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def _told(self, offsets: Offsets) -> OffsetTree:
         """What Spark writes to the checkpoint: offsets, and of which topics they are."""
         return to_tree(offsets, self._cluster.topic_ids)
+
+    def _begins(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
+        """Where partitions begin that no micro-batch has read. Raises OptionError where neither checkpoint nor options say.
+
+        A partition of which nothing is said is read from its beginning. Before PySpark 4.2 an end says something for a first
+        micro-batch alone, and an older oncelog has said nothing.
+        """
+        told = begins_of(end)
+        if not is_first_start(start):
+            return (told or {}) if HAS_READ_LIMITS else {}
+        if told is not None:
+            return told
+        known = from_tree(start) or from_tree(self._start())
+        if not self._options.starting.has_latest:
+            return known
+        # An older oncelog read nothing in such a micro-batch, whose end was its start. The latest has moved since.
+        last = from_tree(end)
+        return {item: min(offset, last.get(item, offset)) for item, offset in known.items()}
 
     def _begin(self, start: Mapping[str, Any], present: IdsByTopic) -> Offsets:
         """Where a micro-batch starts. Of a topic that was made anew nothing was read, whatever its name had before."""

@@ -59,7 +59,7 @@ class AsyncClient(AsyncBase):
         """`bootstrap_servers` is "host:port,host:port". Nothing is connected before the first question."""
         super().__init__(
             ClientSettings(
-                parse_addresses(bootstrap_servers),
+                parse_addresses(bootstrap_servers, security),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,

@@ -60,7 +60,7 @@ class AsyncConsumer(AsyncBase):
         """See Consumer."""
         super().__init__(
             ClientSettings(
-                parse_addresses(bootstrap_servers),
+                parse_addresses(bootstrap_servers, security),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,

@@ -47,7 +47,7 @@ class BatchSender(BlockingBase):
         """
         super().__init__(
             ClientSettings(
-                parse_addresses(bootstrap_servers),
+                parse_addresses(bootstrap_servers, security),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 security=security,

@@ -90,7 +90,7 @@ class Producer:
         go together batch by batch. Raises ValueError for a value that is none, or that does not go with the others.
         """
         settings = ClientSettings(
-            parse_addresses(bootstrap_servers),
+            parse_addresses(bootstrap_servers, security),
             client_id=client_id,
             request_timeout_ms=request_timeout_ms,
             call_timeout_ms=call_timeout_ms,

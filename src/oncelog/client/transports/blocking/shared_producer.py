@@ -39,7 +39,7 @@ class SharedProducer(BlockingBase):
         """The coordinator aborts a transaction that stays open for longer than `timeout_ms`."""
         super().__init__(
             ClientSettings(
-                parse_addresses(bootstrap_servers),
+                parse_addresses(bootstrap_servers, security),
                 client_id=client_id,
                 request_timeout_ms=request_timeout_ms,
                 call_timeout_ms=call_timeout_ms,
