@@ -6,7 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.errors import BrokerRefused, IllegalState, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client.errors import (
+    BrokerRefused,
+    GroupAuthorizationFailed,
+    IllegalState,
+    OutcomeUnknown,
+    ProducerFenced,
+    TransactionFailed,
+)
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, transaction_version
 from oncelog.client.net.conversation import Send
 from oncelog.client.producer.transaction import SessionState, TransactionSession
@@ -275,6 +282,36 @@ def test_group_coordinator_is_found_before_the_first_offsets(version, apis):
     before = len(coordinator.transport.requests)
     coordinator.transport.run(coordinator.session.commit_offsets("group", {PARTITION: OffsetAndMetadata(3)}))
     assert coordinator.transport.names()[before:] == apis
+
+
+def test_tv1_group_is_added_once_to_each_transaction():
+    """KIP-98 §4.3: AddOffsetsToTxn goes to the transaction coordinator, to make the group's offsets part of the transaction."""
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddOffsetsToTxn=[answered(0)],
+        TxnOffsetCommit=[offsets_taken(0)],
+        EndTxn=[answered(0)],
+    )
+    before = len(coordinator.transport.requests)
+    for _ in range(2):
+        for group in ("one", "other", "one"):
+            coordinator.transport.run(coordinator.session.commit_offsets(group, {PARTITION: OffsetAndMetadata(3)}))
+        coordinator.end(commit=True)
+    sent = [name for name in coordinator.transport.names()[before:] if name != "FindCoordinator"]
+    both = ["AddOffsetsToTxn", "TxnOffsetCommit"]
+    assert sent == 2 * [*both, *both, "TxnOffsetCommit", "EndTxn"]
+
+
+def test_tv1_group_that_was_refused_is_added_again():
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddOffsetsToTxn=[answered(30), answered(0)],
+        TxnOffsetCommit=[offsets_taken(0)],
+    )
+    with pytest.raises(GroupAuthorizationFailed, match="Read on group ledger"):
+        coordinator.transport.run(coordinator.session.commit_offsets("ledger", {PARTITION: OffsetAndMetadata(3)}))
+    coordinator.transport.run(coordinator.session.commit_offsets("ledger", {PARTITION: OffsetAndMetadata(3)}))
+    assert coordinator.transport.names().count("AddOffsetsToTxn") == 2
 
 
 def test_topic_the_cluster_lacks_is_refused_after_a_while():

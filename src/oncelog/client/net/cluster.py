@@ -62,6 +62,8 @@ class Cluster:
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._nodes_max = 0
+        self.asked_ms: dict[str, float] = {}
+        """When the metadata of a topic was last asked for."""
         self.told_by: Address | None = None
         """Who has said what was learned last."""
         self._doubted: Address | None = None

@@ -48,7 +48,9 @@ class LeaderSearch:
         if not due:
             return
         self._partitions = due
-        request = about_topics(sorted({tp.topic for tp in due}), self._create)
+        topics = sorted({tp.topic for tp in due})
+        self._cluster.asked_ms |= dict.fromkeys(topics, now_ms)
+        request = about_topics(topics, self._create)
         self._ticket = yield Send(self._cluster.addresses()[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:

@@ -52,7 +52,7 @@ class ProducerCore:
         self.error: ClientError | None = None
         self._cluster = cluster
         self._changed = changed
-        self._choice = PartitionChoice(cluster, settings.partitioner)
+        self._choice = PartitionChoice(cluster, settings.partitioner, settings.batch_bytes)
         self._accumulator = RecordAccumulator(settings, self._choice)
         self._flow: ProduceFlow | None = None
         self._added: set[TopicPartition] = set()
@@ -121,7 +121,8 @@ class ProducerCore:
         """
         self._require_alive()
         self._require_open()
-        chosen = TopicPartition(topic, self._choice.partition(topic, record) if partition is None else partition)
+        number = self._choice.chosen(topic, record) if partition is None else partition
+        chosen = self._accumulator.place(topic, record) if number is None else TopicPartition(topic, number)
         batch, place = self._accumulator.append(chosen, record, now_ms)
         if on_delivery is not None:
             if not batch.callbacks:
@@ -342,6 +343,9 @@ class ProducerCore:
             transactional_id=self.settings.transactional_id,
             transaction_version=TransactionVersion.TV1 if self._session is None else self._session.version,
             delivery_timeout_ms=self.settings.delivery_timeout_ms,
+            metadata_max_age_ms=self.settings.metadata_max_age_ms,
+            max_in_flight=self.settings.max_in_flight,
+            retries=self.settings.retries,
             create_topics=True,
             acks=self.settings.acks,
         )

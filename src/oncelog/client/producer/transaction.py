@@ -31,6 +31,7 @@ from oncelog.client.errors import (
     ProducerFenced,
     RetriesExhausted,
     TransactionFailed,
+    broker_refusal,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
 from oncelog.client.net.conversation import Conversation, ask, was_sent
@@ -113,6 +114,8 @@ class TransactionSession:
         self.state = SessionState.NEW
         self._cluster = cluster
         self._may_be_ending = False
+        self._groups: set[str] = set()
+        """The groups that the coordinator knows to be part of the transaction."""
 
     def init(self) -> Conversation[ProducerIdentity]:
         """Take the transactional id: fences whoever had it, and ends the transaction they left open.
@@ -179,9 +182,10 @@ class TransactionSession:
             "group_id": sender.group_id,
         }
         what = f"committing the offsets of group {sender.group_id!r} in the transaction"
-        if self.version is TransactionVersion.TV1:
+        if self.version is TransactionVersion.TV1 and sender.group_id not in self._groups:
             reply = yield from self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
             self._accept(reply, what)
+            self._groups.add(sender.group_id)
         fields = owner | {
             "generation_id": sender.generation_id,
             "member_id": sender.member_id,
@@ -225,6 +229,7 @@ class TransactionSession:
             "committed": commit,
         }
         self._may_be_ending = True
+        self._groups.clear()
         request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
         try:
             reply = yield from self._ask_owner(request, _error_code)
@@ -258,11 +263,12 @@ class TransactionSession:
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
             self._fence(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what, reply.right)
+            raise broker_refusal(reply.error, what, reply.right)
         if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
             raise ClientError(f"{what}: the broker gave out producer id {reply.message.producer_id}, which is none")
         self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         self._may_be_ending = False
+        self._groups.clear()
         self._become(SessionState.READY)
 
     def _accept(self, reply: _Reply, what: str) -> None:
@@ -279,13 +285,13 @@ class TransactionSession:
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what, reply.right)
+            raise broker_refusal(reply.error, what, reply.right)
 
     def _refuse_commit(self, reply: _Reply) -> NoReturn:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
             self._end(SessionState.UNKNOWN)
-            last = reply.cause if reply.error is None else BrokerRefused(reply.error, "the last answer")
+            last = reply.cause if reply.error is None else broker_refusal(reply.error, "the last answer")
             raise OutcomeUnknown(f"{what}: {last}") from last
         if reply.error is None:
             raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
@@ -293,7 +299,7 @@ class TransactionSession:
             self._fence(what, reply.error)
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
-        raise BrokerRefused(reply.error, what, reply.right)
+        raise broker_refusal(reply.error, what, reply.right)
 
     def _refuse_abort(self, reply: _Reply) -> None:
         what = f"aborting the transaction of {self.transactional_id!r}"
@@ -304,7 +310,7 @@ class TransactionSession:
             return  # nothing was added to the transaction, so there is none to abort
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
             self._fence(what, reply.error)
-        raise BrokerRefused(reply.error, what, reply.right)
+        raise broker_refusal(reply.error, what, reply.right)
 
     def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> ApiRequest:
         if self.version is TransactionVersion.TV2:
@@ -340,7 +346,7 @@ class TransactionSession:
                 code = error_of(message)
                 if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
                     return _Reply(code, message, doubtful, None, missing_right(request, code))
-                cause = BrokerRefused(code, request.api.name)
+                cause = broker_refusal(code, request.api.name)
                 doubtful = doubtful or code in MAY_BE_WRITTEN
                 if code in STALE_COORDINATOR:
                     self._cluster.forget_coordinator(kind, key)
