@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from oncelog.client.errors import (
     IllegalState,
     OutcomeUnknown,
     ProducerFenced,
+    TransactionalIdExpired,
     TransactionFailed,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, transaction_version
@@ -29,11 +31,29 @@ def answered(code: int, **fields: object) -> SimpleNamespace:
     return SimpleNamespace(error_code=ErrorCode(code), producer_id=7, producer_epoch=5, **fields)
 
 
+def described(code: int) -> SimpleNamespace:
+    return SimpleNamespace(
+        error_code=ErrorCode(code),
+        transactional_id="ledger",
+        transaction_state="Ongoing",
+        transaction_timeout=timedelta(seconds=60),
+        transaction_start_time_ms=0,
+        producer_id=8,
+        producer_epoch=0,
+        topics=[],
+    )
+
+
 class Coordinator:
     """Answers each API from a list; the last answer is given for ever."""
 
     def __init__(self, *, version: TransactionVersion = TransactionVersion.TV2, **answers: list) -> None:
-        self._answers = {"InitProducerId": [answered(0)], "FindCoordinator": [FOUND], **answers}
+        self._answers = {
+            "InitProducerId": [answered(0)],
+            "FindCoordinator": [FOUND],
+            "DescribeTransactions": [SimpleNamespace(transaction_states=[described(0)])],
+            **answers,
+        }
         self.transport = ScriptedTransport(self._answer, features={"transaction.version": int(version)})
         self.session = TransactionSession(Cluster(SETTINGS), "ledger", 60_000)
         self.transport.run(self.session.init())
@@ -334,3 +354,31 @@ def test_protocol_is_chosen_by_the_finalized_feature(features, version):
     """A broker offers Produce v13 at transaction.version 0 too; one TV2 request there blocks the transactional id."""
     transport = ScriptedTransport(lambda request: FOUND, features=features)
     assert transport.run(transaction_version(Cluster(SETTINGS))) is version
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [(TransactionVersion.TV1, "AddPartitionsToTxn"), (TransactionVersion.TV2, "EndTxn")],
+)
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [([described(105)], TransactionalIdExpired), ([described(0)], ProducerFenced), ([described(53)], ProducerFenced)],
+    ids=["forgotten", "taken over", "not to be seen"],
+)
+def test_producer_id_that_is_not_known_has_expired_where_nobody_has_the_transactional_id(
+    version, refused, answers, outcome
+):
+    coordinator = Coordinator(
+        version=version,
+        AddPartitionsToTxn=[added(49)],
+        EndTxn=[answered(49)],
+        DescribeTransactions=[SimpleNamespace(transaction_states=answers)],
+    )
+    session = coordinator.session
+    with pytest.raises(outcome):
+        coordinator.transport.run(
+            session.add_partitions([PARTITION]) if refused == "AddPartitionsToTxn" else session.end(True)
+        )
+    assert session.state in (SessionState.EXPIRED, SessionState.FENCED)
+    with pytest.raises(outcome):
+        coordinator.transport.run(session.end(False))

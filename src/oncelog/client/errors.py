@@ -172,7 +172,7 @@ class MemberFenced(BrokerRefused):
 
 
 class TransactionError(ClientError):
-    """The base of the three ends of a transaction that is not committed, or not known to be."""
+    """The base of the four ends of a transaction that is not committed, or not known to be."""
 
 
 class TransactionFailed(TransactionError):
@@ -201,6 +201,14 @@ class ProducerFenced(TransactionError):
     def __str__(self) -> str:
         why = "" if self.error is ErrorCode.invalid_producer_id_mapping else f"; {TAKEN_OVER_OR_TIMED_OUT}"
         return f"{self.message}: {describe(self.error)}{why}"
+
+
+class TransactionalIdExpired(TransactionError):
+    """The coordinator has forgotten the transactional id: it was idle for the broker's `transactional.id.expiration.ms`.
+
+    Nothing of the transaction was committed. A new producer with the same id goes on, once it has read how far the log is:
+    another one may have had the id meanwhile, and have been forgotten too.
+    """
 
 
 class OutcomeUnknown(TransactionError):

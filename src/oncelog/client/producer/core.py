@@ -18,6 +18,7 @@ from oncelog.client.errors import (
     IllegalState,
     OutcomeUnknown,
     ProducerFenced,
+    TransactionalIdExpired,
     TransactionError,
     TransactionFailed,
     failed_by,
@@ -346,6 +347,7 @@ class ProducerCore:
             metadata_max_age_ms=self.settings.metadata_max_age_ms,
             max_in_flight=self.settings.max_in_flight,
             retries=self.settings.retries,
+            explain=None if self._session is None else self._session.explained,
             create_topics=True,
             acks=self.settings.acks,
         )
@@ -355,7 +357,7 @@ class ProducerCore:
         if self._session is not None and not isinstance(error, TransactionError):
             error = failed_by(error)
         if self._session is not None and self.state is not ProducerPhase.FATAL_ERROR:
-            is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
+            is_final = isinstance(error, ProducerFenced | TransactionalIdExpired | OutcomeUnknown)
             is_final = is_final or self.state is ProducerPhase.ABORTING_TRANSACTION
             if is_final or self.error is None:
                 self.error = error

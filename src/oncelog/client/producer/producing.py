@@ -13,7 +13,7 @@ OUT_OF_ORDER_SEQUENCE_NUMBER unless it has the one given up; they are then sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
@@ -76,9 +76,11 @@ class ProduceFlow:
         metadata_max_age_ms: float = 300_000,
         max_in_flight: int | None = None,
         retries: int = RETRIES_MAX,
+        explain: Callable[[ClientError], Conversation[ClientError]] | None = None,
         create_topics: bool = False,
         acks: int = ALL_REPLICAS,
     ) -> None:
+        """`explain` finds out what an error means that ends the flow."""
         assert acks == ALL_REPLICAS or identity == NO_PRODUCER, "without every acknowledgement nothing is exactly once"
         self.error: ClientError | None = None
         self.refusal: ClientError | None = None
@@ -91,6 +93,7 @@ class ProduceFlow:
         self._metadata_max_age_ms = metadata_max_age_ms
         self._max_in_flight = max_in_flight
         self._retries = retries
+        self._explain = explain
         self._search = LeaderSearch(cluster, create=create_topics)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._unanswered: dict[Ticket, list[OutgoingBatch]] = {}
@@ -170,8 +173,9 @@ class ProduceFlow:
             yield from self._take_leaders()
             yield from self._take_answers()
         except ClientError as error:
-            self.fail(error)
-            raise
+            explained = error if self._explain is None else (yield from self._explain(error))
+            self.fail(explained)
+            raise explained from error.__cause__
 
     def fail(self, error: ClientError) -> None:
         """Give up every batch. What was sent may be unanswered still: see `is_quiet` and `settle`."""

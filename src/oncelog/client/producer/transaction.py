@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client import requests
+from oncelog.client.admin.transactions import describe_transactions
 from oncelog.client.consumer.offsets import (
     committed_offsets,
     committed_topics,
@@ -30,6 +31,7 @@ from oncelog.client.errors import (
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
+    TransactionalIdExpired,
     TransactionFailed,
     broker_refusal,
 )
@@ -71,17 +73,21 @@ append. The next coordinator may find the record in its log.
 
 
 class SessionState(Enum):
-    """What a session may still do. FENCED and UNKNOWN are final: only a new session may take the id again."""
+    """What a session may still do. All but NEW and READY are final: only a new session may take the id again."""
 
     NEW = "new"
     READY = "ready"
+    EXPIRED = "expired"
     FENCED = "fenced"
     UNKNOWN = "unknown"
 
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.NEW: frozenset({SessionState.NEW, SessionState.READY}),
-    SessionState.READY: frozenset({SessionState.READY, SessionState.FENCED, SessionState.UNKNOWN}),
+    SessionState.READY: frozenset(
+        {SessionState.READY, SessionState.EXPIRED, SessionState.FENCED, SessionState.UNKNOWN}
+    ),
+    SessionState.EXPIRED: frozenset(),
     SessionState.FENCED: frozenset(),
     SessionState.UNKNOWN: frozenset(),
 }
@@ -163,7 +169,7 @@ class TransactionSession:
             ],
         }
         reply = yield from self._ask_owner(ApiRequest(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
-        self._accept(reply, "adding partitions to the transaction")
+        yield from self._accept(reply, "adding partitions to the transaction")
 
     def commit_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -184,7 +190,7 @@ class TransactionSession:
         what = f"committing the offsets of group {sender.group_id!r} in the transaction"
         if self.version is TransactionVersion.TV1 and sender.group_id not in self._groups:
             reply = yield from self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
-            self._accept(reply, what)
+            yield from self._accept(reply, what)
             self._groups.add(sender.group_id)
         fields = owner | {
             "generation_id": sender.generation_id,
@@ -196,7 +202,7 @@ class TransactionSession:
         if sender.member_id:
             request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
         reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
-        self._accept(reply, what)
+        yield from self._accept(reply, what)
 
     def commit_offsets_and_read(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -242,9 +248,9 @@ class TransactionSession:
             if self.version is TransactionVersion.TV2:
                 self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         elif commit:
-            self._refuse_commit(reply)
+            yield from self._refuse_commit(reply)
         else:
-            self._refuse_abort(reply)
+            yield from self._refuse_abort(reply)
         return self.identity
 
     def _init_producer_id(self, current: ProducerIdentity) -> Conversation[None]:
@@ -261,7 +267,7 @@ class TransactionSession:
         if reply.error is None:
             raise RetriesExhausted(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error is not ErrorCode.none:
             raise broker_refusal(reply.error, what, reply.right)
         if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
@@ -271,12 +277,36 @@ class TransactionSession:
         self._groups.clear()
         self._become(SessionState.READY)
 
-    def _accept(self, reply: _Reply, what: str) -> None:
+    def explained(self, error: ClientError) -> Conversation[ClientError]:
+        """The reason why a leader does not know the producer id: another has the transactional id, or it has expired."""
+        if not isinstance(error, ProducerFenced) or error.error not in LOST_OWNERSHIP:
+            return error
+        if self.state is not SessionState.READY or not (yield from self._is_forgotten()):
+            return error
+        self._become(SessionState.EXPIRED)
+        return _expired(error.message)
+
+    def _lose(self, what: str, error: ErrorCode) -> Conversation[NoReturn]:
+        """Raise what an answer says after which this session has no right to the id any more."""
+        if error in LOST_OWNERSHIP and (yield from self._is_forgotten()):
+            self._end(SessionState.EXPIRED)
+            raise _expired(what)
+        self._fence(what, error)
+
+    def _is_forgotten(self) -> Conversation[bool]:
+        """Whether the coordinator says that nobody has the transactional id."""
+        try:
+            described = yield from describe_transactions(self._cluster, [self.transactional_id], skip_missing=True)
+        except ClientError:
+            return False
+        return not described
+
+    def _accept(self, reply: _Reply, what: str) -> Conversation[None]:
         """Raise what an answer inside a transaction means, unless it means success."""
         if reply.error is None:
             raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
         if reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error in FENCED:
             if self.version is TransactionVersion.TV1:
                 self._fence(what, reply.error)
@@ -287,7 +317,7 @@ class TransactionSession:
         if reply.error is not ErrorCode.none:
             raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_commit(self, reply: _Reply) -> NoReturn:
+    def _refuse_commit(self, reply: _Reply) -> Conversation[NoReturn]:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
             self._end(SessionState.UNKNOWN)
@@ -296,12 +326,12 @@ class TransactionSession:
         if reply.error is None:
             raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
         raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_abort(self, reply: _Reply) -> None:
+    def _refuse_abort(self, reply: _Reply) -> Conversation[None]:
         what = f"aborting the transaction of {self.transactional_id!r}"
         if reply.error is None:
             self._end(SessionState.UNKNOWN)
@@ -309,7 +339,7 @@ class TransactionSession:
         if reply.error is ErrorCode.invalid_txn_state and self.version is TransactionVersion.TV1:
             return  # nothing was added to the transaction, so there is none to abort
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         raise broker_refusal(reply.error, what, reply.right)
 
     def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> ApiRequest:
@@ -377,8 +407,17 @@ class TransactionSession:
             raise ProducerFenced(f"transactional id {self.transactional_id!r}")
         if self.state is SessionState.UNKNOWN:
             raise OutcomeUnknown(f"how the last transaction of {self.transactional_id!r} ended is not known")
+        if self.state is SessionState.EXPIRED:
+            raise _expired(f"transactional id {self.transactional_id!r}")
         if self.state is not SessionState.READY:
             raise IllegalState(f"transactional id {self.transactional_id!r} is to be taken first")
+
+
+def _expired(what: str) -> TransactionalIdExpired:
+    return TransactionalIdExpired(
+        f"{what}: the transactional id has expired, for nobody has used it for transactional.id.expiration.ms; nothing of the "
+        "transaction is committed, and a new producer with the same id goes on"
+    )
 
 
 def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
