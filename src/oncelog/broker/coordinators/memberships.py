@@ -26,6 +26,7 @@ from oncelog.groups import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
+    from oncelog.broker.features import FinalizedFeatures
     from oncelog.broker.config.configuration import Settings
     from oncelog.environment import Clock
     from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
@@ -38,6 +39,7 @@ class Needs(Protocol):
     """What of the broker is needed here."""
 
     clock: Clock
+    features: FinalizedFeatures
 
     def fail(self, error: BaseException) -> None: ...
 
@@ -59,7 +61,12 @@ class Memberships:
         self._random = random
         self._timers: dict[str, tuple[float, Timer]] = {}
         self._has_begun = False
-        self.serves_consumer_groups = serves_consumer_groups(broker.settings)
+        self._offers_consumer_groups = serves_consumer_groups(broker.settings)
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether the settings and the level of `group.version` allow the consumer protocol."""
+        return self._offers_consumer_groups and self._broker.features.has_consumer_groups
 
     def begin(self) -> None:
         """After a start, once requests are served: from now on members have to be heard from."""
