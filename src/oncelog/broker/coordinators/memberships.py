@@ -26,8 +26,8 @@ from oncelog.groups import (
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.features import FinalizedFeatures
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.features import FinalizedFeatures
     from oncelog.environment import Clock
     from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
 
