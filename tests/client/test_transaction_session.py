@@ -31,17 +31,29 @@ def answered(code: int, **fields: object) -> SimpleNamespace:
     return SimpleNamespace(error_code=ErrorCode(code), producer_id=7, producer_epoch=5, **fields)
 
 
-def described(code: int) -> SimpleNamespace:
+def described(code: int, state: str = "Ongoing", partitions: tuple[int, ...] = ()) -> SimpleNamespace:
     return SimpleNamespace(
         error_code=ErrorCode(code),
         transactional_id="ledger",
-        transaction_state="Ongoing",
+        transaction_state=state,
         transaction_timeout=timedelta(seconds=60),
         transaction_start_time_ms=0,
         producer_id=8,
         producer_epoch=0,
-        topics=[],
+        topics=[SimpleNamespace(topic=PARTITION.topic, partitions=list(partitions))],
     )
+
+
+def led_by(*leaders: int) -> SimpleNamespace:
+    partitions = [
+        SimpleNamespace(
+            partition_index=number, leader_id=leader, replica_nodes=[], isr_nodes=[], error_code=ErrorCode.none
+        )
+        for number, leader in enumerate(leaders)
+    ]
+    topic = SimpleNamespace(name=PARTITION.topic, is_internal=False, partitions=partitions, error_code=ErrorCode.none)
+    node = SimpleNamespace(node_id=1, host=HERE.host, port=HERE.port, rack=None)
+    return SimpleNamespace(brokers=[node], controller_id=1, topics=[topic])
 
 
 class Coordinator:
@@ -382,3 +394,29 @@ def test_producer_id_that_is_not_known_has_expired_where_nobody_has_the_transact
     assert session.state in (SessionState.EXPIRED, SessionState.FENCED)
     with pytest.raises(outcome):
         coordinator.transport.run(session.end(False))
+
+
+@pytest.mark.parametrize(
+    ("state", "leaders", "waits"),
+    [
+        ("PrepareCommit", (1, -1), "the transaction before is PrepareCommit, and waits for a leader of orders-1"),
+        (
+            "PrepareAbort",
+            (-1, -1),
+            "the transaction before is PrepareAbort, and waits for a leader of orders-0, orders-1",
+        ),
+        ("PrepareCommit", (1, 1), ""),
+        ("Ongoing", (-1, -1), ""),
+    ],
+)
+def test_transaction_that_waits_for_the_one_before_names_the_partitions_without_a_leader(state, leaders, waits):
+    """The markers of a decided transaction go to the leaders of its partitions; until then the next one has to wait."""
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddPartitionsToTxn=[added(51)],
+        DescribeTransactions=[SimpleNamespace(transaction_states=[described(0, state, (0, 1))])],
+        Metadata=[led_by(*leaders)],
+    )
+    with pytest.raises(TransactionFailed, match="CONCURRENT_TRANSACTIONS") as raised:
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+    assert str(raised.value).partition("; the")[2] == waits.removeprefix("the")

@@ -38,16 +38,27 @@ from oncelog.client.errors import (
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
 from oncelog.client.net.conversation import Conversation, ask, was_sent
 from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.metadata import refresh
 from oncelog.client.net.retry import BUSY
 from oncelog.client.net.rights import missing_right
 from oncelog.client.requests import Api, ApiRequest, milliseconds
-from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.transaction_values import DECIDED_STATES
+from oncelog.client.values import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionDescription,
+    TransactionVersion,
+)
 from oncelog.wire import ErrorCode
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
 MEMBER_VERSION = 3
 NEW_TOPIC_TIMEOUT_MS = 5_000
+DESCRIBE_TIMEOUT_MS = 5_000
+"""For what is only asked to say more of an error."""
 
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 LOST_OWNERSHIP = frozenset({ErrorCode.invalid_producer_id_mapping})
@@ -278,13 +289,42 @@ class TransactionSession:
         self._become(SessionState.READY)
 
     def explained(self, error: ClientError) -> Conversation[ClientError]:
-        """The reason why a leader does not know the producer id: another has the transactional id, or it has expired."""
+        """An error of writing, with what the coordinator knows of its reason.
+
+        Where a leader does not know the producer id, another has the transactional id, or it has expired. A batch that is not
+        taken while the transaction before is completed waits for a partition of that.
+        """
+        if isinstance(error, TransactionFailed) and _is_busy(error.__cause__):
+            return (yield from self._with_what_it_waits_for(error))
         if not isinstance(error, ProducerFenced) or error.error not in LOST_OWNERSHIP:
             return error
         if self.state is not SessionState.READY or not (yield from self._is_forgotten()):
             return error
         self._become(SessionState.EXPIRED)
         return _expired(error.message)
+
+    def _with_what_it_waits_for(self, error: TransactionFailed) -> Conversation[TransactionFailed]:
+        """The markers of a decided transaction wait for a partition without a leader, and the next transaction for them."""
+        try:
+            described = (yield from self._described()).get(self.transactional_id)
+            if described is None or described.state not in DECIDED_STATES or not described.partitions:
+                return error
+            retries = yield from self._cluster.retries(DESCRIBE_TIMEOUT_MS)
+            yield from refresh(self._cluster, {one.topic for one in described.partitions}, retries=retries)
+        except ClientError:
+            return error
+        missing = [str(one) for one in sorted(described.partitions) if self._cluster.leader(one) is None]
+        if not missing:
+            return error
+        waits = f"the transaction before is {described.state}, and waits for a leader of {', '.join(missing)}"
+        explained = TransactionFailed(f"{error.message}; {waits}", error.error)
+        explained.__cause__ = error.__cause__
+        return explained
+
+    def _described(self) -> Conversation[dict[str, TransactionDescription]]:
+        retries = yield from self._cluster.retries(min(self._cluster.settings.call_timeout_ms, DESCRIBE_TIMEOUT_MS))
+        ids = [self.transactional_id]
+        return (yield from describe_transactions(self._cluster, ids, skip_missing=True, retries=retries))
 
     def _lose(self, what: str, error: ErrorCode) -> Conversation[NoReturn]:
         """Raise what an answer says after which this session has no right to the id any more."""
@@ -296,15 +336,16 @@ class TransactionSession:
     def _is_forgotten(self) -> Conversation[bool]:
         """Whether the coordinator says that nobody has the transactional id."""
         try:
-            described = yield from describe_transactions(self._cluster, [self.transactional_id], skip_missing=True)
+            return not (yield from self._described())
         except ClientError:
             return False
-        return not described
 
     def _accept(self, reply: _Reply, what: str) -> Conversation[None]:
         """Raise what an answer inside a transaction means, unless it means success."""
         if reply.error is None:
-            raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
+            failed = TransactionFailed(f"{what}: {reply.cause}")
+            failed.__cause__ = reply.cause
+            raise (yield from self.explained(failed))
         if reply.error in LOST_OWNERSHIP:
             yield from self._lose(what, reply.error)
         if reply.error in FENCED:
@@ -411,6 +452,10 @@ class TransactionSession:
             raise _expired(f"transactional id {self.transactional_id!r}")
         if self.state is not SessionState.READY:
             raise IllegalState(f"transactional id {self.transactional_id!r} is to be taken first")
+
+
+def _is_busy(error: BaseException | None) -> bool:
+    return isinstance(error, BrokerRefused) and error.error is ErrorCode.concurrent_transactions
 
 
 def _expired(what: str) -> TransactionalIdExpired:
