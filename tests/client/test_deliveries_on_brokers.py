@@ -228,6 +228,13 @@ def test_record_whose_broker_went_away_before_it_was_sent_has_failed(new_oncelog
             late.result()
 
 
+def test_idempotent_producer_that_is_started_again_writes_again_what_it_sends_again(log, face, topic):
+    """KIP-98 §3.1: without a TransactionalId idempotence is within one producer session."""
+    for offset in range(2):
+        with face.producer(log.bootstrap_servers) as producer:
+            assert producer.send(topic, b"order 7", partition=0).result().offset == offset
+
+
 def test_what_does_not_go_together_is_refused():
     for wrong, reason in (
         ({"acks": 1, "enable_idempotence": True}, "idempotence needs acks 'all'"),

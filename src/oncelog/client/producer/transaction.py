@@ -35,7 +35,7 @@ from oncelog.client.errors import (
     TransactionFailed,
     broker_refusal,
 )
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, last_cause, transaction_version
 from oncelog.client.net.conversation import Conversation, ask, was_sent
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import refresh
@@ -397,15 +397,18 @@ class TransactionSession:
         retries = yield from self._cluster.retries(call_timeout_ms)
         new_topic_retries = yield from self._cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
         doubtful = False
-        cause: ClientError
+        cause: ClientError | None = None
         while True:
             policy = self._cluster.settings.retry
             try:
                 address = yield from self._cluster.coordinator(kind, key, retries)
                 message = yield from ask(address, request, (yield from self._cluster.answer_timeout_ms(retries)))
-            except (ConnectionLost, RetriesExhausted) as error:
+            except ConnectionLost as lost:
+                cause = yield from last_cause(retries, cause, lost)
+                doubtful = doubtful or was_sent(lost)
+                self._cluster.forget_coordinator(kind, key)
+            except RetriesExhausted as error:
                 cause = error
-                doubtful = doubtful or was_sent(error)
                 self._cluster.forget_coordinator(kind, key)
             except BrokerRefused as refused:
                 return _Reply(refused.error, None, doubtful, refused, refused.right)
