@@ -29,23 +29,24 @@ class RewritingProxy(Proxy):
         message, _ = decode(kind, payload, position)
         return b"".join(bytes(part) for part in encode(header, change(message)))
 
-    def take_leaders(self, *topics: str) -> None:
-        """These topics have no leaders from now on, for who asks."""
-        self.changes[ApiKey.METADATA] = lambda message: _without_leaders(message, topics)
+    def take_leaders(self, *topics: str, partition: int | None = None) -> None:
+        """These topics, or this partition of them, have no leaders from now on, for who asks."""
+        self.changes[ApiKey.METADATA] = lambda message: _without_leaders(message, topics, partition)
 
     def give_leaders(self) -> None:
         self.changes.pop(ApiKey.METADATA, None)
 
 
-def _without_leaders(message: Any, names: tuple[str, ...]) -> Any:
-    return replace(
-        message, topics=tuple(_leaderless(topic) if topic.name in names else topic for topic in message.topics)
-    )
+def _without_leaders(message: Any, names: tuple[str, ...], partition: int | None) -> Any:
+    topics = (_leaderless(topic, partition) if topic.name in names else topic for topic in message.topics)
+    return replace(message, topics=tuple(topics))
 
 
-def _leaderless(topic: Any) -> Any:
+def _leaderless(topic: Any, partition: int | None) -> Any:
     partitions = tuple(
         replace(item, leader_id=type(item.leader_id)(-1), error_code=ErrorCode.leader_not_available)
+        if partition in (None, item.partition_index)
+        else item
         for item in topic.partitions
     )
     return replace(topic, partitions=partitions)

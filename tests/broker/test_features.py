@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
+from harness.consumer_group_requests import join_fields
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import (
     MINUTE,
@@ -22,6 +23,7 @@ from harness.transaction_in_memory import (
 from oncelog.records import batches, decode_batch
 
 NAME = "transaction.version"
+GROUP_NAME = "group.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -164,3 +166,24 @@ def test_client_says_its_name_and_version_in_letters_digits_dots_and_hyphens(
         answer = broker.ask("api_versions", version, client_software_name=name, client_software_version=of_version)
         assert answer.error_code is error
         assert bool(answer.api_keys) is (error is ErrorCode.none)
+
+
+def test_groups_have_the_consumer_protocol_at_level_1_of_their_feature_alone(broker: BrokerInMemory) -> None:
+    """KIP-848 §Feature Flag: group.version 1 enables the consumer protocol; without it UNSUPPORTED_VERSION is answered."""
+    answer = broker.ask("api_versions", 4, client_software_name="tests", client_software_version="1")
+    assert {feature.name: feature.max_version for feature in answer.supported_features}[GROUP_NAME] == 1
+    assert {feature.name: feature.max_version_level for feature in answer.finalized_features}[GROUP_NAME] == 1
+    for kind, level, error in (
+        (UPGRADE, 1, ErrorCode.none),
+        (SAFE_DOWNGRADE, 0, ErrorCode.unsupported_version),
+        (UPGRADE, 1, ErrorCode.none),
+    ):
+        assert update(broker, (GROUP_NAME, level, kind)) is ErrorCode.none
+        broker.disk.crash()
+        broker.restart()
+        joined = broker.ask("consumer_group_heartbeat", 1, **join_fields(1, "g", "member", ["t"]))
+        assert joined.error_code is error
+        (described,) = broker.ask(
+            "consumer_group_describe", 0, group_ids=("g",), include_authorized_operations=False
+        ).groups
+        assert described.error_code is error

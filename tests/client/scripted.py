@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from oncelog.client.net.conversation import (
     Draw,
     Effect,
     Handshake,
+    InFlight,
     Now,
     Send,
     Sleep,
@@ -83,6 +84,8 @@ class ScriptedTransport:
                 return self._random.uniform(effect.low, effect.high)
             case Handshake():
                 return OfferedVersions({}, self._features, 0)
+            case InFlight():
+                return Counter(ticket.address for ticket, _ in self._on_their_way)
             case WallClock():
                 return int(self.now_ms)
             case Call():

@@ -18,6 +18,7 @@ from oncelog.client import (
     DeliveryFailed,
     NewTopic,
     OffsetSpec,
+    PartitionsOfTopic,
     Producer,
     RetriesExhausted,
     TopicPartition,
@@ -65,20 +66,29 @@ def test_keys_go_where_librdkafka_puts_them(log, topic, partitioner):
         assert {key: sent[key].result().partition for key in expected} == expected
 
 
-def test_records_without_a_key_share_a_batch_and_the_next_batch_goes_elsewhere(log, face, topic):
-    with face.producer(log.bootstrap_servers, linger_ms=10_000) as producer:
+def test_records_without_a_key_stay_together_until_their_partition_has_had_its_share(log, face, topic):
+    """KIP-794: "batch.size" bytes, in however many batches they are sent."""
+    with face.producer(log.bootstrap_servers, linger_ms=10_000, batch_bytes=4000) as producer:
         used = []
-        for _ in range(3):
-            sent = [producer.send(topic, b"value") for _ in range(20)]
+        for _ in range(6):
+            sent = [producer.send(topic, b"v" * 100) for _ in range(20)]
             producer.flush()
             (partition,) = {delivery.result().partition for delivery in sent}
             used.append(partition)
+    assert used[0::2] == used[1::2]
     assert len(set(used)) == 3
 
 
+def test_partitioner_that_goes_around_gives_each_partition_as_many_records_as_the_others(log, face, topic):
+    with face.producer(log.bootstrap_servers, partitioner="roundrobin") as producer:
+        sent = [producer.send(topic, b"value", key=b"always the same") for _ in range(3 * PARTITIONS)]
+        used = [delivery.result().partition for delivery in sent]
+    assert used == [*range(PARTITIONS)] * 3
+
+
 def test_own_function_decides_and_what_it_decides_must_be_there(log, face, topic):
-    def last_byte(name, key, value, partition_count):
-        assert (name, partition_count) == (topic, PARTITIONS)
+    def last_byte(name, key, value, partitions):
+        assert (name, partitions) == (topic, PartitionsOfTopic(PARTITIONS, available=tuple(range(PARTITIONS))))
         return None if value is None else value[-1]
 
     with face.producer(log.bootstrap_servers, partitioner=last_byte) as producer:
@@ -218,14 +228,28 @@ def test_record_whose_broker_went_away_before_it_was_sent_has_failed(new_oncelog
             late.result()
 
 
+def test_idempotent_producer_that_is_started_again_writes_again_what_it_sends_again(log, face, topic):
+    """KIP-98 §3.1: without a TransactionalId idempotence is within one producer session."""
+    for offset in range(2):
+        with face.producer(log.bootstrap_servers) as producer:
+            assert producer.send(topic, b"order 7", partition=0).result().offset == offset
+
+
 def test_what_does_not_go_together_is_refused():
     for wrong, reason in (
         ({"acks": 1, "enable_idempotence": True}, "idempotence needs acks 'all'"),
         ({"acks": 0, "transactional_id": "t"}, "transactions need"),
         ({"enable_idempotence": False, "transactional_id": "t"}, "transactions need"),
         ({"acks": 2}, "acks is 2"),
+        ({"max_in_flight": 6}, "max_in_flight is 6: idempotence allows at most 5"),
+        ({"max_in_flight": 0, "acks": 1}, "max_in_flight is 0: at least 1"),
+        ({"retries": 0}, "retries is 0: idempotence needs at least 1"),
+        ({"retries": -1, "acks": 1}, "retries is -1: at least 0"),
+        ({"linger_ms": -1}, "linger_ms is -1"),
+        ({"batch_bytes": 0}, "batch_bytes is 0"),
+        ({"delivery_timeout_ms": -1}, "delivery_timeout_ms is -1"),
         ({"compression": "lzma"}, "none, gzip, snappy, lz4, zstd"),
-        ({"partitioner": "best"}, "murmur2, consistent_random, sticky or a function"),
+        ({"partitioner": "best"}, "murmur2, consistent_random, sticky, roundrobin or a function"),
     ):
         with pytest.raises(ValueError, match=reason):
             Producer("127.0.0.1:9092", **wrong)

@@ -122,6 +122,19 @@ def test_topic_without_leaders_keeps_no_other_topic_waiting(log, proxy, face, to
     assert values(log, topic) == [b"waits"]
 
 
+@pytest.mark.parametrize("partitioner", ["murmur2", "roundrobin"])
+def test_records_without_a_key_go_to_partitions_that_have_a_leader(log, proxy, face, topic, partitioner):
+    proxy.take_leaders(topic, partition=1)
+    options = {"partitioner": partitioner, "linger_ms": 0, "batch_bytes": 1, "metadata_max_age_ms": 0}
+    with face.producer(proxy.bootstrap_servers, **options) as producer:
+        used = [producer.send(topic, b"goes").result(10_000).partition for _ in range(9)]
+        assert set(used) == {0, 2}
+        proxy.give_leaders()
+        while 1 not in used:
+            used.append(producer.send(topic, b"goes").result(10_000).partition)
+    assert values(log, topic) == [b"goes"] * len(used)
+
+
 @pytest.mark.drawn(6)
 def test_record_whose_topic_has_no_leader_fails_alone_at_its_deadline(proxy, face, topic, other):
     proxy.take_leaders(topic)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.errors import BrokerRefused, IllegalState, OutcomeUnknown, ProducerFenced, TransactionFailed
+from oncelog.client.errors import (
+    BrokerRefused,
+    GroupAuthorizationFailed,
+    IllegalState,
+    OutcomeUnknown,
+    ProducerFenced,
+    TransactionalIdExpired,
+    TransactionFailed,
+)
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, transaction_version
 from oncelog.client.net.conversation import Send
 from oncelog.client.producer.transaction import SessionState, TransactionSession
@@ -22,11 +31,41 @@ def answered(code: int, **fields: object) -> SimpleNamespace:
     return SimpleNamespace(error_code=ErrorCode(code), producer_id=7, producer_epoch=5, **fields)
 
 
+def described(code: int, state: str = "Ongoing", partitions: tuple[int, ...] = ()) -> SimpleNamespace:
+    return SimpleNamespace(
+        error_code=ErrorCode(code),
+        transactional_id="ledger",
+        transaction_state=state,
+        transaction_timeout=timedelta(seconds=60),
+        transaction_start_time_ms=0,
+        producer_id=8,
+        producer_epoch=0,
+        topics=[SimpleNamespace(topic=PARTITION.topic, partitions=list(partitions))],
+    )
+
+
+def led_by(*leaders: int) -> SimpleNamespace:
+    partitions = [
+        SimpleNamespace(
+            partition_index=number, leader_id=leader, replica_nodes=[], isr_nodes=[], error_code=ErrorCode.none
+        )
+        for number, leader in enumerate(leaders)
+    ]
+    topic = SimpleNamespace(name=PARTITION.topic, is_internal=False, partitions=partitions, error_code=ErrorCode.none)
+    node = SimpleNamespace(node_id=1, host=HERE.host, port=HERE.port, rack=None)
+    return SimpleNamespace(brokers=[node], controller_id=1, topics=[topic])
+
+
 class Coordinator:
     """Answers each API from a list; the last answer is given for ever."""
 
     def __init__(self, *, version: TransactionVersion = TransactionVersion.TV2, **answers: list) -> None:
-        self._answers = {"InitProducerId": [answered(0)], "FindCoordinator": [FOUND], **answers}
+        self._answers = {
+            "InitProducerId": [answered(0)],
+            "FindCoordinator": [FOUND],
+            "DescribeTransactions": [SimpleNamespace(transaction_states=[described(0)])],
+            **answers,
+        }
         self.transport = ScriptedTransport(self._answer, features={"transaction.version": int(version)})
         self.session = TransactionSession(Cluster(SETTINGS), "ledger", 60_000)
         self.transport.run(self.session.init())
@@ -277,6 +316,36 @@ def test_group_coordinator_is_found_before_the_first_offsets(version, apis):
     assert coordinator.transport.names()[before:] == apis
 
 
+def test_tv1_group_is_added_once_to_each_transaction():
+    """KIP-98 §4.3: AddOffsetsToTxn goes to the transaction coordinator, to make the group's offsets part of the transaction."""
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddOffsetsToTxn=[answered(0)],
+        TxnOffsetCommit=[offsets_taken(0)],
+        EndTxn=[answered(0)],
+    )
+    before = len(coordinator.transport.requests)
+    for _ in range(2):
+        for group in ("one", "other", "one"):
+            coordinator.transport.run(coordinator.session.commit_offsets(group, {PARTITION: OffsetAndMetadata(3)}))
+        coordinator.end(commit=True)
+    sent = [name for name in coordinator.transport.names()[before:] if name != "FindCoordinator"]
+    both = ["AddOffsetsToTxn", "TxnOffsetCommit"]
+    assert sent == 2 * [*both, *both, "TxnOffsetCommit", "EndTxn"]
+
+
+def test_tv1_group_that_was_refused_is_added_again():
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddOffsetsToTxn=[answered(30), answered(0)],
+        TxnOffsetCommit=[offsets_taken(0)],
+    )
+    with pytest.raises(GroupAuthorizationFailed, match="Read on group ledger"):
+        coordinator.transport.run(coordinator.session.commit_offsets("ledger", {PARTITION: OffsetAndMetadata(3)}))
+    coordinator.transport.run(coordinator.session.commit_offsets("ledger", {PARTITION: OffsetAndMetadata(3)}))
+    assert coordinator.transport.names().count("AddOffsetsToTxn") == 2
+
+
 def test_topic_the_cluster_lacks_is_refused_after_a_while():
     committed = SimpleNamespace(topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=ErrorCode(3))])])
     coordinator = Coordinator(TxnOffsetCommit=[committed])
@@ -297,3 +366,57 @@ def test_protocol_is_chosen_by_the_finalized_feature(features, version):
     """A broker offers Produce v13 at transaction.version 0 too; one TV2 request there blocks the transactional id."""
     transport = ScriptedTransport(lambda request: FOUND, features=features)
     assert transport.run(transaction_version(Cluster(SETTINGS))) is version
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [(TransactionVersion.TV1, "AddPartitionsToTxn"), (TransactionVersion.TV2, "EndTxn")],
+)
+@pytest.mark.parametrize(
+    ("answers", "outcome"),
+    [([described(105)], TransactionalIdExpired), ([described(0)], ProducerFenced), ([described(53)], ProducerFenced)],
+    ids=["forgotten", "taken over", "not to be seen"],
+)
+def test_producer_id_that_is_not_known_has_expired_where_nobody_has_the_transactional_id(
+    version, refused, answers, outcome
+):
+    coordinator = Coordinator(
+        version=version,
+        AddPartitionsToTxn=[added(49)],
+        EndTxn=[answered(49)],
+        DescribeTransactions=[SimpleNamespace(transaction_states=answers)],
+    )
+    session = coordinator.session
+    with pytest.raises(outcome):
+        coordinator.transport.run(
+            session.add_partitions([PARTITION]) if refused == "AddPartitionsToTxn" else session.end(True)
+        )
+    assert session.state in (SessionState.EXPIRED, SessionState.FENCED)
+    with pytest.raises(outcome):
+        coordinator.transport.run(session.end(False))
+
+
+@pytest.mark.parametrize(
+    ("state", "leaders", "waits"),
+    [
+        ("PrepareCommit", (1, -1), "the transaction before is PrepareCommit, and waits for a leader of orders-1"),
+        (
+            "PrepareAbort",
+            (-1, -1),
+            "the transaction before is PrepareAbort, and waits for a leader of orders-0, orders-1",
+        ),
+        ("PrepareCommit", (1, 1), ""),
+        ("Ongoing", (-1, -1), ""),
+    ],
+)
+def test_transaction_that_waits_for_the_one_before_names_the_partitions_without_a_leader(state, leaders, waits):
+    """The markers of a decided transaction go to the leaders of its partitions; until then the next one has to wait."""
+    coordinator = Coordinator(
+        version=TransactionVersion.TV1,
+        AddPartitionsToTxn=[added(51)],
+        DescribeTransactions=[SimpleNamespace(transaction_states=[described(0, state, (0, 1))])],
+        Metadata=[led_by(*leaders)],
+    )
+    with pytest.raises(TransactionFailed, match="CONCURRENT_TRANSACTIONS") as raised:
+        coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
+    assert str(raised.value).partition("; the")[2] == waits.removeprefix("the")

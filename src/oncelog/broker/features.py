@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
+GROUP_FEATURE, GROUP_VERSION = "group.version", 1
+ALONE = {TRANSACTION_FEATURE: TRANSACTION_VERSION, GROUP_FEATURE: GROUP_VERSION}
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -34,14 +36,19 @@ class FinalizedFeatures:
 
     def __init__(self, broker: Needs, *, is_in_cluster: bool) -> None:
         self._broker = broker
-        # Kafka's clusters over ZooKeeper know of no level of it: transactions are those of KIP-98.
-        self.highest: Mapping[str, int] = {} if is_in_cluster else {TRANSACTION_FEATURE: TRANSACTION_VERSION}
+        # Kafka's clusters over ZooKeeper know of neither: transactions are those of KIP-98, groups have the classic protocol.
+        self.highest: Mapping[str, int] = {} if is_in_cluster else ALONE
         self.levels = dict(self.highest)
         self.epoch = 0
 
     @property
     def transaction_version(self) -> int:
         return self.levels.get(TRANSACTION_FEATURE, 0)
+
+    @property
+    def has_consumer_groups(self) -> bool:
+        """Whether members may speak the consumer protocol (KIP-848)."""
+        return self.levels.get(GROUP_FEATURE, 0) >= GROUP_VERSION
 
     def load(self, levels: Mapping[str, int], epoch: int) -> None:
         """Take what was finalized while a broker ran before."""

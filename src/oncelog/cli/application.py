@@ -41,7 +41,11 @@ class CommandEntry:
 COMMANDS = {
     "serve": CommandEntry("oncelog.cli.serve", "Run a broker until it is told to stop."),
     "zookeeper": CommandEntry("oncelog.cli.zookeeper", "Run the ZooKeeper server that comes with PySpark."),
-    "topics": CommandEntry("oncelog.cli.topics", "Create, list, describe, change and delete topics.", is_group=True),
+    "topics": CommandEntry(
+        "oncelog.cli.topics",
+        "Create, show, change and delete topics.",
+        is_group=True,
+    ),
     "configs": CommandEntry(
         "oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True
     ),

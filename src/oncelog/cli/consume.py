@@ -13,6 +13,7 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.member_reading import print_as_member
 from oncelog.cli.options import (
     INT32_MAX,
     BootstrapServer,
@@ -21,6 +22,7 @@ from oncelog.cli.options import (
     IsolationOption,
     Json,
     KeyDelimiter,
+    filled,
 )
 from oncelog.cli.reach import reach
 from oncelog.cli.reading import polls
@@ -53,6 +55,16 @@ def command(
         list[int] | None,
         typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="Only this partition; may be given again."),
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "-G",
+            "--group",
+            parser=filled,
+            metavar="GROUP",
+            help="Read as a member of this group, and commit what is printed.",
+        ),
+    ] = None,
     key_delimiter: KeyDelimiter = None,
     null: Annotated[bool, typer.Option("-Z", "--null", help="Print NULL for a null key or value.")] = False,
     isolation_level: IsolationOption = Isolation.READ_COMMITTED,
@@ -65,18 +77,25 @@ def command(
 ) -> None:
     """Print the value of each record on a line; with -K the key before it, with --json everything as one JSON object.
 
-    Records of open and aborted transactions are left out unless --isolation-level says otherwise.
+    Records of open and aborted transactions are left out unless --isolation-level says otherwise. With --group the members of
+    the group divide the partitions, and each goes on where the group has committed; -o says where to begin if it has nowhere.
+    A record that is printed and not yet committed when the command ends is printed again by the next one.
     """
     level = ISOLATION_LEVELS[isolation_level]
     chosen = reach(bootstrap_server, config)
+    if group is not None:
+        _check_group_options(offset, partition)
     render = json_line if as_json else PlainLines(key_delimiter, null).line
     with connect(chosen) as client:
         (described,) = existing_topics(client, [topic])
         wanted = _partitions(described, partition)
         ends = offsets_at(client, wanted, OffsetSpec.LATEST, level)
-        starts = _starts(client, offset, wanted, ends)
+        starts = _starts(client, offset, wanted, ends) if group is None else {}
+        until = ends if exit_at_end else None
         consumer = Consumer(
             chosen.bootstrap_servers,
+            group_id=group,
+            auto_offset_reset="latest" if offset == "end" else "earliest",
             isolation_level=level,
             include_control=control_records,
             client_id=chosen.client_id,
@@ -85,8 +104,20 @@ def command(
             security=chosen.security,
         )
         with consumer:
-            consumer.assign(starts)
-            _print(polls(client, consumer, described, ends if exit_at_end else None), count, render)
+            if group is None:
+                consumer.assign(starts)
+                _print(polls(client, consumer, described, until), count, render)
+            else:
+                consumer.subscribe([topic])
+                print_as_member(client, consumer, described, until, count, render)
+
+
+def _check_group_options(offset: str, partitions: list[int] | None) -> None:
+    """Raises typer.BadParameter."""
+    if partitions:
+        raise typer.BadParameter("the members of a group divide the partitions: leave it out", param_hint="-p")
+    if offset not in ("beginning", "end"):
+        raise typer.BadParameter("with --group it is beginning or end", param_hint="-o")
 
 
 def _partitions(topic: TopicDescription, numbers: list[int] | None) -> list[TopicPartition]:

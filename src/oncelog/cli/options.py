@@ -65,6 +65,7 @@ def delimiter(text: str) -> bytes:
         raise typer.BadParameter(f"{text!r} ends in the middle of an escape, or is no character") from None
 
 
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics.")]
 BootstrapServer = Annotated[
     str | None,
     typer.Option(

@@ -35,6 +35,23 @@ class Compression(StrEnum):
     ZSTD = "zstd"
 
 
+class Acks(StrEnum):
+    """Who has to have a record before it counts as written."""
+
+    ALL = "all"
+    LEADER = "1"
+    NOBODY = "0"
+
+
+class PartitionerName(StrEnum):
+    """Who decides about the partition of a record."""
+
+    MURMUR2 = "murmur2"
+    CONSISTENT_RANDOM = "consistent_random"
+    STICKY = "sticky"
+    ROUNDROBIN = "roundrobin"
+
+
 class Line(NamedTuple):
     """One line of input, taken apart."""
 
@@ -62,6 +79,25 @@ def command(
     compression: Annotated[
         Compression, typer.Option("-z", "--compression", help="How to compress.")
     ] = Compression.NONE,
+    acks: Annotated[
+        Acks,
+        typer.Option("--acks", help="Who has a record before it counts: all in-sync replicas, the leader, nobody."),
+    ] = Acks.ALL,
+    idempotence: Annotated[
+        bool | None,
+        typer.Option(
+            "--idempotence/--no-idempotence",
+            help="Whether a record is written once however often it is sent.",
+            show_default="on with --acks all",
+        ),
+    ] = None,
+    linger_ms: Annotated[
+        float, typer.Option("--linger-ms", min=0, help="How long a record waits for others to share its batch.")
+    ] = 5,
+    partitioner: Annotated[
+        PartitionerName,
+        typer.Option("--partitioner", help="Where records go: by key as Java or librdkafka, together, or in turn."),
+    ] = PartitionerName.MURMUR2,
     transactional_id: Annotated[
         str | None,
         typer.Option(
@@ -74,8 +110,8 @@ def command(
 ) -> None:
     """Write each line as a record, and print how many went to which partition.
 
-    Records are written once and in order even if connections break. With --transactional-id readers see all of them or,
-    if anything goes wrong, none.
+    Records are written once and in order even if connections break; without idempotence they may be written twice, and with
+    --acks 0 they may be lost. With --transactional-id readers see all of them or, if anything goes wrong, none.
     """
     for path in files or []:
         _check_readable(path)
@@ -88,6 +124,10 @@ def command(
             chosen.bootstrap_servers,
             transactional_id=transactional_id,
             compression=compression.value,
+            acks=acks.value,
+            enable_idempotence=idempotence,
+            linger_ms=linger_ms,
+            partitioner=partitioner.value,
             client_id=chosen.client_id,
             delivery_timeout_ms=chosen.call_timeout_ms,
             request_timeout_ms=chosen.request_timeout_ms,

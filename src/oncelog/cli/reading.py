@@ -24,12 +24,13 @@ def polls(
     while any(consumer.position(item) < end for item, end in ends.items()):
         records = consumer.poll(POLL_MS)
         if not records:
-            _check_is_there(client, topic)
+            check_is_there(client, topic)
         yield [record for record in records if record.offset < ends[TopicPartition(record.topic, record.partition)]]
-    _check_is_there(client, topic)
+    check_is_there(client, topic)
 
 
-def _check_is_there(client: Client, topic: TopicDescription) -> None:
+def check_is_there(client: Client, topic: TopicDescription) -> None:
+    """Raises CommandError."""
     (now,) = existing_topics(client, [topic.name])
     if now.topic_id != topic.topic_id:
         raise CommandError(f"topic {topic.name} was deleted and made anew while it was read", ExitStatus.REFUSED)

@@ -15,7 +15,7 @@ import typer
 
 from oncelog.cli.brokers import connect, existing_topics, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json, seconds
+from oncelog.cli.options import BootstrapServer, Config, Json, Topics, seconds
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import (
@@ -39,7 +39,7 @@ SPARE_SECONDS = 2.0
 
 
 def compact(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics.")],
+    names: Topics,
     quiet: Annotated[
         float | None,
         typer.Option(

@@ -1,4 +1,4 @@
-"""`oncelog topics`: create, list, describe, alter, delete; delete-records; compact and move are in files of their own."""
+"""`oncelog topics`: create, list, describe, alter, delete, delete-records; the others are in files of their own."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from oncelog.cli.options import (
     CommandConfig,
     Config,
     Json,
+    Topics,
     named_values,
     settings_and_file,
 )
@@ -24,6 +25,7 @@ from oncelog.cli.setting_names import check_names
 from oncelog.cli.tables import print_json, print_table
 from oncelog.cli.topic_compaction import compact
 from oncelog.cli.topic_moves import move
+from oncelog.cli.topic_producers import producers
 from oncelog.client import (
     BrokerRefused,
     Client,
@@ -42,16 +44,15 @@ from oncelog.wire import ErrorCode
 app = typer.Typer()
 app.command()(compact)
 app.command()(move)
+app.command()(producers)
 
 END = -1
 """What DeleteRecords takes for the high watermark."""
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="The topics.")]
-
 
 @app.command()
 def create(
-    names: Names,
+    names: Topics,
     partitions: Annotated[
         int, typer.Option("--partitions", min=1, max=INT32_MAX, help="Partitions of each topic.")
     ] = 1,
@@ -126,7 +127,7 @@ def _summary(client: Client, topic: TopicDescription) -> dict[str, object]:
 
 @app.command()
 def describe(
-    names: Names,
+    names: Topics,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
@@ -183,7 +184,7 @@ def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
 
 @app.command()
 def alter(
-    names: Names,
+    names: Topics,
     partitions: Annotated[
         int | None,
         typer.Option("--partitions", min=1, max=INT32_MAX, help="Give each topic so many partitions; never fewer."),
@@ -272,7 +273,7 @@ def _offset(text: str) -> int:
 
 @app.command()
 def delete(
-    names: Names,
+    names: Topics,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:

@@ -80,6 +80,48 @@ class BrokerRefused(ClientError):
         return f"{self.message}: {describe(self.error, self.right)}"
 
 
+class AuthorizationFailed(BrokerRefused):
+    """A right is missing, and `right` names it. Nothing was done; the call succeeds once the right is given."""
+
+
+class TopicAuthorizationFailed(AuthorizationFailed):
+    """A right on a topic is missing. What is about other topics goes on."""
+
+
+class GroupAuthorizationFailed(AuthorizationFailed):
+    """A right on a group is missing."""
+
+
+class TransactionalIdAuthorizationFailed(AuthorizationFailed):
+    """A right on a transactional id is missing."""
+
+
+class ClusterAuthorizationFailed(AuthorizationFailed):
+    """A right on the cluster is missing."""
+
+
+class OutOfOrderSequence(BrokerRefused):
+    """The leader lacks records of this producer that were acknowledged before this one: its log has lost them.
+
+    The record is not written. An idempotent producer writes the next ones under a new epoch. Whether something is to be
+    written once more, only the log can tell.
+    """
+
+
+_KINDS: dict[ErrorCode, type[BrokerRefused]] = {
+    ErrorCode.topic_authorization_failed: TopicAuthorizationFailed,
+    ErrorCode.group_authorization_failed: GroupAuthorizationFailed,
+    ErrorCode.transactional_id_authorization_failed: TransactionalIdAuthorizationFailed,
+    ErrorCode.cluster_authorization_failed: ClusterAuthorizationFailed,
+    ErrorCode.out_of_order_sequence_number: OutOfOrderSequence,
+}
+
+
+def broker_refusal(error: ErrorCode, message: str, right: str | None = None) -> BrokerRefused:
+    """A broker's refusal, of the type that says what the program may do next."""
+    return _KINDS.get(error, BrokerRefused)(error, message, right)
+
+
 class RetriesExhausted(ClientError):
     """Every answer in the time allowed was "not now", or none came. The last of them is the cause."""
 
@@ -130,7 +172,7 @@ class MemberFenced(BrokerRefused):
 
 
 class TransactionError(ClientError):
-    """The base of the three ends of a transaction that is not committed, or not known to be."""
+    """The base of the four ends of a transaction that is not committed, or not known to be."""
 
 
 class TransactionFailed(TransactionError):
@@ -159,6 +201,14 @@ class ProducerFenced(TransactionError):
     def __str__(self) -> str:
         why = "" if self.error is ErrorCode.invalid_producer_id_mapping else f"; {TAKEN_OVER_OR_TIMED_OUT}"
         return f"{self.message}: {describe(self.error)}{why}"
+
+
+class TransactionalIdExpired(TransactionError):
+    """The coordinator has forgotten the transactional id: it was idle for the broker's `transactional.id.expiration.ms`.
+
+    Nothing of the transaction was committed. A new producer with the same id goes on, once it has read how far the log is:
+    another one may have had the id meanwhile, and have been forgotten too.
+    """
 
 
 class OutcomeUnknown(TransactionError):

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any, TypeAlias
 
 from oncelog.client.errors import ClientError, ConnectionLost, UnsupportedVersion
-from oncelog.client.net.connection import BrokerConnection
+from oncelog.client.net.connection import BrokerConnection, in_flight
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
     Draw,
     Effect,
     Handshake,
+    InFlight,
     Now,
     Send,
     Sleep,
@@ -246,6 +247,8 @@ class SimulatedTransport:
             case Handshake():
                 self._handshake(strand, effect)
                 return strand
+            case InFlight():
+                return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return self._clock.now_ms()
             case Call():

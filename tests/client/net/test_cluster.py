@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from oncelog.client.admin.operations import ask_controller
 from oncelog.client.errors import ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
+from oncelog.client.net.conversation import InFlight, Send
 from oncelog.client.net.metadata import refresh
 from oncelog.client.requests import CREATE_TOPICS, HEARTBEAT, METADATA, ApiRequest
 from oncelog.client.values import Address, Node, TopicPartition
@@ -117,3 +119,44 @@ def test_controller_that_is_none_is_not_looked_for_at_the_node_that_named_it(ans
     transport = Parted()
     transport.run(ask_controller(Cluster(THREE), ApiRequest(CREATE_TOPICS, {}), "topics"))
     assert transport.asked == NODES[1]
+
+
+@pytest.mark.parametrize("kind", [CoordinatorKind.GROUP, CoordinatorKind.TRANSACTION])
+def test_node_with_the_fewest_requests_is_asked_for_a_coordinator_and_for_metadata(kind):
+    cluster = Cluster(THREE)
+    cluster.nodes = {number: Node(number, *address, None) for number, address in enumerate(NODES)}
+    asked: list[Address] = []
+
+    class Transport(ScriptedTransport):
+        def _perform(self, effect):
+            if isinstance(effect, InFlight):
+                return Counter({NODES[0]: 5, NODES[1]: 3, NODES[2]: 4})
+            if isinstance(effect, Send):
+                asked.append(effect.address)
+            return super()._perform(effect)
+
+    def answer(request):
+        if request.api is METADATA:
+            return SimpleNamespace(
+                brokers=[SimpleNamespace(node_id=0, host="a", port=1, rack=None)], controller_id=0, topics=[]
+            )
+        return SimpleNamespace(error_code=ErrorCode.none, host="a", port=1)
+
+    transport = Transport(answer)
+    transport.run(cluster.coordinator(kind, "key", transport.run(cluster.retries())))
+    transport.run(refresh(cluster, ["t"]))
+    assert asked == [NODES[1], NODES[1]]
+
+
+def test_node_that_is_doubted_is_asked_last_however_idle_it_is():
+    cluster = Cluster(THREE)
+    cluster.nodes = {number: Node(number, *address, None) for number, address in enumerate(NODES)}
+    cluster.doubt(NODES[1])
+
+    class Transport(ScriptedTransport):
+        def _perform(self, effect):
+            if isinstance(effect, InFlight):
+                return Counter({NODES[0]: 5, NODES[2]: 4})
+            return super()._perform(effect)
+
+    assert Transport(lambda request: None).run(cluster.least_loaded()) == [NODES[2], NODES[0], NODES[1]]

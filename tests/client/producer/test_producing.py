@@ -544,3 +544,33 @@ def test_batches_carry_the_identity_and_the_transactional_bit():
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 0)
     assert header.is_transactional
     assert (produced.version_min, produced.fields["transactional_id"]) == (12, "ledger")
+
+
+@pytest.mark.parametrize("retries", [1, 3])
+@pytest.mark.parametrize(
+    ("whim", "outcome"), [("not enough replicas", DeliveryFailed), ("lose after", DeliveryUnknown)]
+)
+def test_batch_is_sent_again_as_often_as_is_allowed_and_those_behind_it_go_on(retries, whim, outcome):
+    broker = ModelBroker(1, [whim] * (retries + 1))
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, retries=retries)
+    first, second = (flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
+    drain(flow, transport)
+    assert type(first.error) is outcome
+    assert f"took no batch in {retries + 1} attempts" in str(first.error)
+    assert second.base_offset >= 0
+
+
+@pytest.mark.parametrize("max_in_flight", [1, 3, 5])
+def test_no_more_batches_of_a_partition_are_in_flight_than_is_allowed(max_in_flight):
+    broker = ModelBroker(1, [])
+    transport = ScriptedTransport(broker.answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, max_in_flight=max_in_flight)
+    for _ in range(10):
+        flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    sent_at_once = []
+    while not flow.is_idle:
+        before = transport.names().count("Produce")
+        transport.run(flow.step())
+        sent_at_once.append(transport.names().count("Produce") - before)
+    assert max(sent_at_once) == max_in_flight

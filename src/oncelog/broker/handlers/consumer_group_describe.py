@@ -15,6 +15,7 @@ from oncelog.wire import ErrorCode, construct
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.memberships import Memberships
     from oncelog.broker.coordinators.offsets import CommittedOffsets
+    from oncelog.broker.features import FinalizedFeatures
     from oncelog.environment import Clock
     from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
 
@@ -25,6 +26,7 @@ class Needs(Protocol):
     """What this API needs of the broker."""
 
     clock: Clock
+    features: FinalizedFeatures
     memberships: Memberships
     offsets: CommittedOffsets
 
@@ -35,7 +37,7 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 def _group(broker: Needs, request: Request, name: str) -> Any:
-    if not broker.memberships.serves_consumer_groups:
+    if not (broker.memberships.serves_consumer_groups and broker.features.has_consumer_groups):
         return _refused(request, name, ErrorCode.unsupported_version, None)
     error = broker.offsets.error(name)
     if error is not ErrorCode.none:

@@ -18,16 +18,18 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.memberships import Memberships
+    from oncelog.broker.features import FinalizedFeatures
 
 
 class Needs(auto_creation.Needs, Protocol):
     """What this API needs of the broker."""
 
+    features: FinalizedFeatures
     memberships: Memberships
 
 
 async def handle(broker: Needs, request: Request) -> Any:
-    if not broker.memberships.serves_consumer_groups:
+    if not (broker.memberships.serves_consumer_groups and broker.features.has_consumer_groups):
         return _refused(request, ErrorCode.unsupported_version)
     await create_internal(broker, CONSUMER_OFFSETS)
     error = broker.memberships.error(request.body.group_id)

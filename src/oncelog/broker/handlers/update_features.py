@@ -1,7 +1,8 @@
 """UpdateFeatures v0-2: sets the level of protocol features (KIP-584); v1 knows safe and unsafe downgrades and validation.
 
-Only `transaction.version` has levels to choose from: 0 and 1 take the producers that go by it back to one epoch for many
-transactions. A request of theirs that is newer than the level is served all the same. One wrong update refuses them all.
+At the levels 0 and 1 of `transaction.version` producers that go by it have one epoch for many transactions. A request of
+theirs that is newer than the level is served all the same. At level 0 of `group.version` groups have the classic protocol
+alone. One wrong update refuses them all.
 """
 
 from __future__ import annotations

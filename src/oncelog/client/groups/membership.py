@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
-    BrokerRefused,
     ClientError,
     ConnectionLost,
     IllegalState,
     RetriesExhausted,
+    broker_refusal,
 )
 from oncelog.client.groups.handover import Handover
 from oncelog.client.groups.settings import GroupSettings
@@ -181,7 +181,7 @@ class MemberBase:
         if error in RETRIABLE:
             if error in STALE_COORDINATOR:
                 self._forget_coordinator()
-            yield from self._have_trouble(BrokerRefused(error, ticket.request.api.name))
+            yield from self._have_trouble(broker_refusal(error, ticket.request.api.name))
             return None
         self._last_error = None
         self._failures = 0

@@ -5,6 +5,7 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -19,7 +20,7 @@ from oncelog.client.errors import (
     ConnectionLost,
     RetriesExhausted,
 )
-from oncelog.client.net.conversation import Conversation, Handshake, ask
+from oncelog.client.net.conversation import Conversation, Handshake, InFlight, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.net.settings import ClientSettings
@@ -62,6 +63,8 @@ class Cluster:
         self._leaders: dict[TopicPartition, _Leader] = {}
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._nodes_max = 0
+        self.asked_ms: dict[str, float] = {}
+        """When the metadata of a topic was last asked for."""
         self.told_by: Address | None = None
         """Who has said what was learned last."""
         self._doubted: Address | None = None
@@ -87,6 +90,15 @@ class Cluster:
         every = list(dict.fromkeys((*self.node_addresses(), *self.settings.bootstrap)))
         first = every.index(self._doubted) + 1 if self._doubted in every else 0
         return every[first:] + every[:first]
+
+    def least_loaded(self) -> Conversation[list[Address]]:
+        """The same, first the nodes at which the fewest requests are without an answer. Whoever is doubted stays last.
+
+        Who asks one after the other, until all have denied something, asks in turn instead.
+        """
+        load: Counter[Address] = yield InFlight()
+        nodes = set(self.node_addresses())
+        return sorted(self.addresses(), key=lambda one: (one == self._doubted, one not in nodes, load[one]))
 
     def node_addresses(self) -> Sequence[Address]:
         """Those that the nodes advertise."""
@@ -154,7 +166,7 @@ class Cluster:
             return known
         request = ApiRequest(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
         what = f"finding the coordinator of {key!r}"
-        answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries)
+        answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries, least_loaded=True)
         self._coordinators[kind, key] = found = Address(answer.host, answer.port)
         return found
 
@@ -196,14 +208,20 @@ def last_cause(retries: Retries, cause: ClientError | None, lost: ConnectionLost
 
 
 def ask_any(
-    cluster: Cluster, request: ApiRequest, error_of: ErrorOf, what: str, retries: Retries | None = None
+    cluster: Cluster,
+    request: ApiRequest,
+    error_of: ErrorOf,
+    what: str,
+    retries: Retries | None = None,
+    *,
+    least_loaded: bool = False,
 ) -> Conversation[Any]:
     """Ask node after node until one answers without a retriable error. Raises BrokerRefused or RetriesExhausted."""
     if retries is None:
         retries = yield from cluster.retries()
     cause: ClientError | None = None
     while True:
-        for address in cluster.addresses():
+        for address in (yield from cluster.least_loaded()) if least_loaded else cluster.addresses():
             left_ms = yield from retries.left_ms()
             if not left_ms and cause is not None:
                 break

@@ -6,7 +6,8 @@ the bytes.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Iterable
 from typing import Any
 
 from typing_extensions import Buffer
@@ -126,6 +127,14 @@ class BrokerConnection:
     def _frame(self, api: Api, version: int, message: Any) -> list[Buffer]:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return encode_request(api.key, version, self._correlation_id, self.client_id, message)
+
+
+def in_flight(connections: Iterable[BrokerConnection]) -> Counter[Address]:
+    """How many requests are without an answer at each address."""
+    counts: Counter[Address] = Counter()
+    for connection in connections:
+        counts[connection.address] += len(connection.in_flight)
+    return counts
 
 
 def _no_version(address: Address, request: ApiRequest, lowest: int, highest: int) -> str:

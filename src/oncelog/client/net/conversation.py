@@ -136,6 +136,11 @@ class Handshake:
 
 
 @dataclass(frozen=True, slots=True)
+class InFlight:
+    """The result is how many requests are without an answer at each Address, as a Counter."""
+
+
+@dataclass(frozen=True, slots=True)
 class WallClock:
     """The result is the time in milliseconds since 1970, as record timestamps count it."""
 
@@ -147,7 +152,7 @@ class Call:
     function: Callable[[], object]
 
 
-Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | WallClock | Call
+Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | InFlight | WallClock | Call
 Conversation: TypeAlias = Generator[Effect, Any, T]
 
 

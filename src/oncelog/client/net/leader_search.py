@@ -48,8 +48,12 @@ class LeaderSearch:
         if not due:
             return
         self._partitions = due
-        request = about_topics(sorted({tp.topic for tp in due}), self._create)
-        self._ticket = yield Send(self._cluster.addresses()[0], request)
+        topics = sorted({tp.topic for tp in due})
+        self._cluster.asked_ms |= dict.fromkeys(topics, now_ms)
+        request = about_topics(topics, self._create)
+        # Nodes that are to deny something, each for itself, are asked in turn.
+        order = self._cluster.addresses() if self._denials else (yield from self._cluster.least_loaded())
+        self._ticket = yield Send(order[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
         """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""

@@ -37,7 +37,7 @@ def refresh(
     if retries is None:
         retries = yield from cluster.retries()
     names, places = None if topics is None else sorted(set(topics)), tuple(wanted)
-    described = yield from _ask_for_topics(cluster, names, create, retries)
+    described = yield from _ask_for_topics(cluster, names, create, retries, least_loaded=True)
     denied, asked = _denied(described, places), 1
     while denied and asked < cluster.denials_needed:
         if cluster.is_incomplete and not (yield from retries.pause()):
@@ -89,9 +89,10 @@ def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> Co
 
 
 def _ask_for_topics(
-    cluster: Cluster, names: list[str] | None, create: bool, retries: Retries
+    cluster: Cluster, names: list[str] | None, create: bool, retries: Retries, *, least_loaded: bool = False
 ) -> Conversation[dict[str, TopicDescription]]:
-    answer = yield from ask_any(cluster, about_topics(names, create), metadata_error, ASKING, retries)
+    request = about_topics(names, create)
+    answer = yield from ask_any(cluster, request, metadata_error, ASKING, retries, least_loaded=least_loaded)
     return {topic.name: topic for topic in cluster.learn(answer, asked_for_all=names is None)}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oncelog.client import requests
-from oncelog.client.errors import BrokerRefused, describe
+from oncelog.client.errors import BrokerRefused, broker_refusal, describe
 from oncelog.client.requests import Api, ApiRequest
 from oncelog.wire import ErrorCode
 
@@ -98,7 +98,7 @@ def refused(
     """
     if message and message != describe(error):
         what = f"{what}: {message}"
-    return BrokerRefused(error, what, missing_right(request, error, topic))
+    return broker_refusal(error, what, missing_right(request, error, topic))
 
 
 def missing_right(request: ApiRequest, error: ErrorCode, topic: str | None = None) -> str | None:

@@ -35,6 +35,17 @@ class RecordAccumulator:
     def record_count(self) -> int:
         return sum(len(batch.records) for batch in (*self._full, *self._open.values()))
 
+    def place(self, topic: str, record: Record) -> TopicPartition:
+        """Where a record goes for which the partitioner makes no choice.
+
+        A full batch ends its partition's turn: the record that has no room in it begins no other batch there.
+        """
+        added_bytes = size_bytes(record)
+        while True:
+            partition = TopicPartition(topic, self._choice.sticky(topic))
+            if not self._close_if_full(partition, added_bytes):
+                return partition
+
     def append(self, partition: TopicPartition, record: Record, now_ms: float) -> tuple[OpenBatch, int]:
         """Put a record into the open batch of its partition; return the batch and the record's place in it.
 
@@ -43,10 +54,8 @@ class RecordAccumulator:
         added_bytes = size_bytes(record)
         if added_bytes > RECORD_BYTES_MAX:
             raise ValueError(f"a record has at most {RECORD_BYTES_MAX} bytes, and this one has about {added_bytes}")
+        self._close_if_full(partition, added_bytes)
         batch = self._open.get(partition)
-        if batch is not None and batch.size_bytes + added_bytes > self._settings.batch_bytes:
-            self._close(batch)
-            batch = None
         if batch is None:
             batch = OpenBatch(partition, now_ms)
         place = batch.append(record, added_bytes)
@@ -63,7 +72,7 @@ class RecordAccumulator:
         linger_ms = self._settings.linger_ms
         for batch in list(self._open.values()):
             if self.sends_now or now_ms - batch.first_ms >= linger_ms:
-                self._close(batch)
+                self._close(batch, is_full=False)
         left_ms = [batch.first_ms + linger_ms - now_ms for batch in self._open.values()]
         return min(left_ms, default=None)
 
@@ -83,7 +92,15 @@ class RecordAccumulator:
         self.size_bytes = 0
         return batches
 
-    def _close(self, batch: OpenBatch) -> None:
+    def _close_if_full(self, partition: TopicPartition, added_bytes: int) -> bool:
+        """Close the open batch of a partition if it has no room for so many bytes more."""
+        batch = self._open.get(partition)
+        if batch is None or batch.size_bytes + added_bytes <= self._settings.batch_bytes:
+            return False
+        self._close(batch, is_full=True)
+        return True
+
+    def _close(self, batch: OpenBatch, *, is_full: bool) -> None:
         del self._open[batch.partition]
         self._full.append(batch)
-        self._choice.move_on(batch.partition.topic)
+        self._choice.close_batch(batch.partition, batch.size_bytes, is_full=is_full)

@@ -18,6 +18,7 @@ from oncelog.client.errors import (
     IllegalState,
     OutcomeUnknown,
     ProducerFenced,
+    TransactionalIdExpired,
     TransactionError,
     TransactionFailed,
     failed_by,
@@ -52,7 +53,7 @@ class ProducerCore:
         self.error: ClientError | None = None
         self._cluster = cluster
         self._changed = changed
-        self._choice = PartitionChoice(cluster, settings.partitioner)
+        self._choice = PartitionChoice(cluster, settings.partitioner, settings.batch_bytes)
         self._accumulator = RecordAccumulator(settings, self._choice)
         self._flow: ProduceFlow | None = None
         self._added: set[TopicPartition] = set()
@@ -121,7 +122,8 @@ class ProducerCore:
         """
         self._require_alive()
         self._require_open()
-        chosen = TopicPartition(topic, self._choice.partition(topic, record) if partition is None else partition)
+        number = self._choice.chosen(topic, record) if partition is None else partition
+        chosen = self._accumulator.place(topic, record) if number is None else TopicPartition(topic, number)
         batch, place = self._accumulator.append(chosen, record, now_ms)
         if on_delivery is not None:
             if not batch.callbacks:
@@ -342,6 +344,10 @@ class ProducerCore:
             transactional_id=self.settings.transactional_id,
             transaction_version=TransactionVersion.TV1 if self._session is None else self._session.version,
             delivery_timeout_ms=self.settings.delivery_timeout_ms,
+            metadata_max_age_ms=self.settings.metadata_max_age_ms,
+            max_in_flight=self.settings.max_in_flight,
+            retries=self.settings.retries,
+            explain=None if self._session is None else self._session.explained,
             create_topics=True,
             acks=self.settings.acks,
         )
@@ -351,7 +357,7 @@ class ProducerCore:
         if self._session is not None and not isinstance(error, TransactionError):
             error = failed_by(error)
         if self._session is not None and self.state is not ProducerPhase.FATAL_ERROR:
-            is_final = isinstance(error, ProducerFenced | OutcomeUnknown)
+            is_final = isinstance(error, ProducerFenced | TransactionalIdExpired | OutcomeUnknown)
             is_final = is_final or self.state is ProducerPhase.ABORTING_TRANSACTION
             if is_final or self.error is None:
                 self.error = error

@@ -41,6 +41,7 @@ class OutgoingBatch:
         "log_append_time_ms",
         "partition",
         "record_count",
+        "retries",
         "state",
         "undivided",
     )
@@ -58,6 +59,7 @@ class OutgoingBatch:
         self.log_append_time_ms = -1
         self.is_doubtful = False
         self.is_stamped = False
+        self.retries = 0
         self.state = BatchState.WAITING
         self.error: ClientError | None = None
         self.undivided: OutgoingBatch | None = None

@@ -2,29 +2,66 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from oncelog.client.errors import RETRIABLE, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Draw
+from oncelog.client.net.conversation import Conversation, Draw, Now
 from oncelog.client.net.metadata import no_such_partition, refresh
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
-from oncelog.client.producer.partitioners import Partitioner
-from oncelog.client.values import TopicPartition
+from oncelog.client.producer.partitioners import Partitioner, PartitionsOfTopic
+from oncelog.client.topic_values import TopicDescription
+from oncelog.client.values import Node, TopicPartition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 
 
-class PartitionChoice:
-    """The partitioner's choice, or, where it makes none, one partition until its batch is closed."""
+class _Topic:
+    """A topic's partitions, as one answer to Metadata had them, and the sticky one, where records without a choice go."""
 
-    def __init__(self, cluster: Cluster, partitioner: Partitioner) -> None:
+    __slots__ = ("_turn", "described", "nodes", "partitions", "sent_bytes", "sticky")
+
+    def __init__(self, described: TopicDescription, nodes: Mapping[int, Node], turn: int) -> None:
+        self._turn = turn
+        self.described, self.nodes, self.partitions = described, nodes, _partitions(described, nodes)
+        self.sticky = self._of_this_turn()
+        self.sent_bytes = 0
+        """How much the sticky partition was given since it was chosen."""
+
+    def learn(self, described: TopicDescription, nodes: Mapping[int, Node]) -> None:
+        self.described, self.nodes, self.partitions = described, nodes, _partitions(described, nodes)
+        if self.sticky not in self.partitions.usable:
+            self.move_on()
+
+    def move_on(self) -> None:
+        self._turn += 1
+        self.sticky = self._of_this_turn()
+        self.sent_bytes = 0
+
+    def _of_this_turn(self) -> int:
+        usable = self.partitions.usable
+        return usable[self._turn % len(usable)]
+
+
+class PartitionChoice:
+    """The partitioner's choice, or, where it makes none, one partition until it has been given `batch_bytes`.
+
+    That is the uniform sticky partitioner of KIP-480 and KIP-794: each partition gets as many bytes as the others, however
+    often their batches are sent, and those without a leader get none while others have one.
+    """
+
+    def __init__(self, cluster: Cluster, partitioner: Partitioner, batch_bytes: int) -> None:
         self._cluster = cluster
         self._partitioner = partitioner
-        self._keyless_turns: dict[str, int] = {}
-        self._counts: dict[str, int] = {}
+        self._batch_bytes = batch_bytes
+        self._topics: dict[str, _Topic] = {}
 
     def knows(self, topic: str, partition: int | None) -> bool:
         """Whether a topic is known, and has this partition."""
-        return topic in self._cluster.topics and (partition is None or partition < self._count(topic))
+        if topic not in self._cluster.topics:
+            return False
+        count = self._topic(topic).partitions.count
+        return partition is None or partition < count
 
     def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
         """Find out how many partitions a topic has; it is created where the cluster does that by itself.
@@ -43,28 +80,45 @@ class PartitionChoice:
                 raise refusal
             if not (yield from retries.pause()):
                 raise RetriesExhausted(str(refusal)) from refusal
-        drawn: float = yield Draw(0, self._count(topic))
-        self._keyless_turns.setdefault(topic, int(drawn))
-        if partition is not None and partition >= self._count(topic):
-            raise no_such_partition(TopicPartition(topic, partition), self._count(topic))
+        count = len(described[0].partitions)
+        self._cluster.asked_ms[topic] = yield Now()
+        turn: float = yield Draw(0, count)
+        self._topics.setdefault(topic, _Topic(described[0], self._cluster.nodes, int(turn)))
+        if partition is not None and partition >= count:
+            raise no_such_partition(TopicPartition(topic, partition), count)
 
-    def partition(self, topic: str, record: Record) -> int:
-        """Raises ValueError when the partitioner chose a partition that is not there."""
-        count = self._count(topic)
-        chosen = self._partitioner(topic, record.key, record.value, count)
-        if chosen is None:
-            return self._keyless_turns.get(topic, 0) % count
-        if not 0 <= chosen < count:
-            raise ValueError(f"the partitioner chose partition {chosen} of the {count} of topic {topic}")
+    def chosen(self, topic: str, record: Record) -> int | None:
+        """The partitioner's choice; None where it makes none. Raises ValueError for a partition that is not there."""
+        partitions = self._topic(topic).partitions
+        chosen = self._partitioner(topic, record.key, record.value, partitions)
+        if chosen is not None and not 0 <= chosen < partitions.count:
+            raise ValueError(f"the partitioner chose partition {chosen} of the {partitions.count} of topic {topic}")
         return chosen
 
-    def move_on(self, topic: str) -> None:
-        """A batch of the topic is closed: records without a choice go to the next partition."""
-        self._keyless_turns[topic] = self._keyless_turns.get(topic, 0) + 1
+    def sticky(self, topic: str) -> int:
+        """The partition of records for which the partitioner makes no choice."""
+        return self._topic(topic).sticky
 
-    def _count(self, topic: str) -> int:
-        """The number of partitions as it was last heard: a topic may be gone meanwhile."""
-        described = self._cluster.topics.get(topic)
-        if described is not None:
-            self._counts[topic] = len(described.partitions)
-        return self._counts[topic]
+    def close_batch(self, partition: TopicPartition, size_bytes: int, *, is_full: bool) -> None:
+        """A batch takes no more records: where it makes up the share of its partition, the next one has its turn."""
+        known = self._topics.get(partition.topic)
+        if known is None or known.sticky != partition.partition:
+            return
+        known.sent_bytes += size_bytes
+        if is_full or known.sent_bytes >= self._batch_bytes:
+            known.move_on()
+
+    def _topic(self, name: str) -> _Topic:
+        """A topic as it was last heard of: it may be gone meanwhile."""
+        known, described, nodes = self._topics.get(name), self._cluster.topics.get(name), self._cluster.nodes
+        if known is None:
+            assert described is not None, "a topic is learned before records are given to it"
+            known = self._topics[name] = _Topic(described, nodes, 0)
+        elif described is not None and (known.described is not described or known.nodes is not nodes):
+            known.learn(described, nodes)
+        return known
+
+
+def _partitions(described: TopicDescription, nodes: Mapping[int, Node]) -> PartitionsOfTopic:
+    available = tuple(one.partition for one in described.partitions if one.leader in nodes)
+    return PartitionsOfTopic(len(described.partitions), available)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.client import requests
-from oncelog.client.errors import BrokerRefused, ClientError, ProducerFenced, TransactionFailed
+from oncelog.client.errors import BrokerRefused, ClientError, ProducerFenced, TransactionFailed, broker_refusal
 from oncelog.client.producer.lanes import OutgoingBatch
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import TopicPartition, TransactionVersion
@@ -79,8 +79,10 @@ class ProduceForm:
         if self.transactional_id is not None and refusal.error in TAKEN_OVER:
             return ProducerFenced(what, refusal.error)
         if self.transactional_id is not None and refusal.error in ABORTABLE:
-            return TransactionFailed(what, refusal.error)
-        return BrokerRefused(refusal.error, what, refusal.right)
+            failed = TransactionFailed(what, refusal.error)
+            failed.__cause__ = refusal
+            return failed
+        return broker_refusal(refusal.error, what, refusal.right)
 
 
 def answers_by_partition(message: Any) -> dict[TopicPartition, Any]:

@@ -13,7 +13,7 @@ OUT_OF_ORDER_SEQUENCE_NUMBER unless it has the one given up; they are then sent 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from typing_extensions import Buffer
@@ -46,6 +46,7 @@ from oncelog.client.producer.produce_requests import (
     ProduceForm,
     answers_by_partition,
 )
+from oncelog.client.producer.settings import IN_FLIGHT_MAX, RETRIES_MAX
 from oncelog.client.values import Address, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import next_sequence, stamp_producer
 from oncelog.wire import ErrorCode
@@ -53,7 +54,6 @@ from oncelog.wire import ErrorCode
 NO_PRODUCER = ProducerIdentity(-1, -1)
 EPOCH_MAX = 32766
 """Kafka keeps the last epoch of 16 bits for fencing."""
-IN_FLIGHT_MAX = 5
 REQUEST_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -73,9 +73,14 @@ class ProduceFlow:
         transactional_id: str | None = None,
         transaction_version: TransactionVersion = TransactionVersion.TV1,
         delivery_timeout_ms: float = 120_000,
+        metadata_max_age_ms: float = 300_000,
+        max_in_flight: int | None = None,
+        retries: int = RETRIES_MAX,
+        explain: Callable[[ClientError], Conversation[ClientError]] | None = None,
         create_topics: bool = False,
         acks: int = ALL_REPLICAS,
     ) -> None:
+        """`explain` finds out what an error means that ends the flow."""
         assert acks == ALL_REPLICAS or identity == NO_PRODUCER, "without every acknowledgement nothing is exactly once"
         self.error: ClientError | None = None
         self.refusal: ClientError | None = None
@@ -85,6 +90,10 @@ class ProduceFlow:
         self._transactional_id = transactional_id
         self._form = ProduceForm(acks, transactional_id, transaction_version, cluster.settings.request_timeout_ms)
         self._delivery_timeout_ms = delivery_timeout_ms
+        self._metadata_max_age_ms = metadata_max_age_ms
+        self._max_in_flight = max_in_flight
+        self._retries = retries
+        self._explain = explain
         self._search = LeaderSearch(cluster, create=create_topics)
         self._lanes: dict[TopicPartition, Lane] = {}
         self._unanswered: dict[Ticket, list[OutgoingBatch]] = {}
@@ -122,7 +131,7 @@ class ProduceFlow:
         if not self.is_idle:
             raise IllegalState("batches of the transaction before are on their way: they are to be flushed")
         self._identity = identity
-        self._in_flight_max = IN_FLIGHT_MAX if has_id else 1
+        self._in_flight_max = self._max_in_flight or (IN_FLIGHT_MAX if has_id else 1)
         self._lanes = {}
 
     def begin_transaction(self) -> None:
@@ -155,7 +164,7 @@ class ProduceFlow:
             now_ms: float = yield Now()
             waiting_bytes = self.waiting_bytes
             self._give_up_overdue(now_ms)
-            yield from self._search.look(self._without_leader(), now_ms)
+            yield from self._search.look((*self._without_leader(), *self._of_old_topics(now_ms)), now_ms)
             yield from self._send(now_ms)
             if self.waiting_bytes < waiting_bytes:
                 return  # a batch was given up, which somebody may be waiting for
@@ -164,8 +173,9 @@ class ProduceFlow:
             yield from self._take_leaders()
             yield from self._take_answers()
         except ClientError as error:
-            self.fail(error)
-            raise
+            explained = error if self._explain is None else (yield from self._explain(error))
+            self.fail(explained)
+            raise explained from error.__cause__
 
     def fail(self, error: ClientError) -> None:
         """Give up every batch. What was sent may be unanswered still: see `is_quiet` and `settle`."""
@@ -201,6 +211,12 @@ class ProduceFlow:
 
     def _without_leader(self) -> list[TopicPartition]:
         return [tp for tp, lane in self._lanes.items() if lane.queue and self._cluster.leader(tp) is None]
+
+    def _of_old_topics(self, now_ms: float) -> list[TopicPartition]:
+        """A partition of each topic that may have other partitions or leaders by now, which no error would tell."""
+        asked_ms, oldest_ms = self._cluster.asked_ms, now_ms - self._metadata_max_age_ms
+        of_topics = {partition.topic: partition for partition in self._lanes}
+        return [partition for topic, partition in of_topics.items() if asked_ms.setdefault(topic, now_ms) < oldest_ms]
 
     def _wait_ms(self, now_ms: float, timeout_ms: float | None) -> float | None:
         """How long nothing is to be done, unless an answer comes."""
@@ -365,13 +381,22 @@ class ProduceFlow:
         if self._acks == NO_ACKNOWLEDGEMENT and batch.is_doubtful:
             self._give_up(batch, DeliveryUnknown(f"producing to {batch.partition}: {cause}"))
             return
+        if batch.retries >= self._retries:
+            self._give_up(batch, self._no_retries_left(batch, cause))
+            return
+        batch.retries += 1
         lane.put_back(batch)
         lane.last_error = cause
         is_busy = isinstance(cause, BrokerRefused) and cause.error is ErrorCode.concurrent_transactions
         yield from lane.backoff.fail(BUSY if is_busy else self._cluster.settings.retry)
 
+    def _no_retries_left(self, batch: OutgoingBatch, cause: ClientError) -> ClientError:
+        return self._given_up(batch, f"{batch.partition} took no batch in {self._retries + 1} attempts", cause)
+
     def _too_late(self, batch: OutgoingBatch, cause: ClientError | None) -> ClientError:
-        message = f"{batch.partition} took no batch in {self._delivery_timeout_ms:.0f} ms"
+        return self._given_up(batch, f"{batch.partition} took no batch in {self._delivery_timeout_ms:.0f} ms", cause)
+
+    def _given_up(self, batch: OutgoingBatch, message: str, cause: ClientError | None) -> ClientError:
         if cause is not None:
             message += f": {cause}"
         if self._transactional_id is not None:

@@ -10,6 +10,9 @@ from oncelog.client.producer.partitioners import Partitioner, find_partitioner, 
 from oncelog.client.producer.produce_requests import ALL_REPLICAS
 from oncelog.records import Codec
 
+IN_FLIGHT_MAX = 5
+"""A leader knows the last five batches of a producer (KIP-98): with more in flight a repeated one may pass for a new one."""
+RETRIES_MAX = 2**31 - 1
 ACKS: Mapping[str | int, int] = {"all": ALL_REPLICAS, -1: ALL_REPLICAS, 1: 1, "1": 1, 0: 0, "0": 0}
 
 
@@ -27,10 +30,20 @@ class ProducerSettings:
     partitioner: Partitioner = murmur2
     acks: int = ALL_REPLICAS
     is_idempotent: bool = True
+    max_in_flight: int = IN_FLIGHT_MAX
+    retries: int = RETRIES_MAX
+    metadata_max_age_ms: float = 300_000
 
 
 def producer_settings(
-    *, acks: str | int, enable_idempotence: bool | None, compression: str, partitioner: str | Partitioner, **others: Any
+    *,
+    acks: str | int,
+    enable_idempotence: bool | None,
+    compression: str,
+    partitioner: str | Partitioner,
+    max_in_flight: int | None,
+    retries: int,
+    **others: Any,
 ) -> ProducerSettings:
     """Settings as a user gives them.
 
@@ -47,10 +60,28 @@ def producer_settings(
         raise ValueError("transactions need acks 'all' and idempotence")
     if enable_idempotence and count != ALL_REPLICAS:
         raise ValueError("idempotence needs acks 'all'")
+    is_idempotent = count == ALL_REPLICAS if enable_idempotence is None else enable_idempotence
+    if max_in_flight is None:
+        max_in_flight = IN_FLIGHT_MAX if is_idempotent else 1
+    _require_at_least(1, max_in_flight=max_in_flight, batch_bytes=others["batch_bytes"])
+    _require_at_least(0, retries=retries, **{name: others[name] for name in ("linger_ms", "buffer_bytes_max")})
+    _require_at_least(0, **{name: others[name] for name in ("delivery_timeout_ms", "metadata_max_age_ms")})
+    if is_idempotent and max_in_flight > IN_FLIGHT_MAX:
+        raise ValueError(f"max_in_flight is {max_in_flight}: idempotence allows at most {IN_FLIGHT_MAX}")
+    if is_idempotent and retries == 0:
+        raise ValueError("retries is 0: idempotence needs at least 1")
     return ProducerSettings(
         acks=count,
-        is_idempotent=count == ALL_REPLICAS if enable_idempotence is None else enable_idempotence,
+        is_idempotent=is_idempotent,
+        max_in_flight=max_in_flight,
+        retries=retries,
         compression=codecs[compression],
         partitioner=find_partitioner(partitioner),
         **others,
     )
+
+
+def _require_at_least(least: int, **values: float) -> None:
+    for name, value in values.items():
+        if value < least:
+            raise ValueError(f"{name} is {value}: at least {least} is allowed")

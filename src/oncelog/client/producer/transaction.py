@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from oncelog.client import requests
+from oncelog.client.admin.transactions import describe_transactions
 from oncelog.client.consumer.offsets import (
     committed_offsets,
     committed_topics,
@@ -30,21 +31,34 @@ from oncelog.client.errors import (
     OutcomeUnknown,
     ProducerFenced,
     RetriesExhausted,
+    TransactionalIdExpired,
     TransactionFailed,
+    broker_refusal,
 )
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, last_cause, transaction_version
 from oncelog.client.net.conversation import Conversation, ask, was_sent
 from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.metadata import refresh
 from oncelog.client.net.retry import BUSY
 from oncelog.client.net.rights import missing_right
 from oncelog.client.requests import Api, ApiRequest, milliseconds
-from oncelog.client.values import GroupMetadata, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
+from oncelog.client.transaction_values import DECIDED_STATES
+from oncelog.client.values import (
+    GroupMetadata,
+    OffsetAndMetadata,
+    ProducerIdentity,
+    TopicPartition,
+    TransactionDescription,
+    TransactionVersion,
+)
 from oncelog.wire import ErrorCode
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
 MEMBER_VERSION = 3
 NEW_TOPIC_TIMEOUT_MS = 5_000
+DESCRIBE_TIMEOUT_MS = 5_000
+"""For what is only asked to say more of an error."""
 
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 LOST_OWNERSHIP = frozenset({ErrorCode.invalid_producer_id_mapping})
@@ -70,17 +84,21 @@ append. The next coordinator may find the record in its log.
 
 
 class SessionState(Enum):
-    """What a session may still do. FENCED and UNKNOWN are final: only a new session may take the id again."""
+    """What a session may still do. All but NEW and READY are final: only a new session may take the id again."""
 
     NEW = "new"
     READY = "ready"
+    EXPIRED = "expired"
     FENCED = "fenced"
     UNKNOWN = "unknown"
 
 
 TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.NEW: frozenset({SessionState.NEW, SessionState.READY}),
-    SessionState.READY: frozenset({SessionState.READY, SessionState.FENCED, SessionState.UNKNOWN}),
+    SessionState.READY: frozenset(
+        {SessionState.READY, SessionState.EXPIRED, SessionState.FENCED, SessionState.UNKNOWN}
+    ),
+    SessionState.EXPIRED: frozenset(),
     SessionState.FENCED: frozenset(),
     SessionState.UNKNOWN: frozenset(),
 }
@@ -113,6 +131,8 @@ class TransactionSession:
         self.state = SessionState.NEW
         self._cluster = cluster
         self._may_be_ending = False
+        self._groups: set[str] = set()
+        """The groups that the coordinator knows to be part of the transaction."""
 
     def init(self) -> Conversation[ProducerIdentity]:
         """Take the transactional id: fences whoever had it, and ends the transaction they left open.
@@ -160,7 +180,7 @@ class TransactionSession:
             ],
         }
         reply = yield from self._ask_owner(ApiRequest(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
-        self._accept(reply, "adding partitions to the transaction")
+        yield from self._accept(reply, "adding partitions to the transaction")
 
     def commit_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -179,9 +199,10 @@ class TransactionSession:
             "group_id": sender.group_id,
         }
         what = f"committing the offsets of group {sender.group_id!r} in the transaction"
-        if self.version is TransactionVersion.TV1:
+        if self.version is TransactionVersion.TV1 and sender.group_id not in self._groups:
             reply = yield from self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
-            self._accept(reply, what)
+            yield from self._accept(reply, what)
+            self._groups.add(sender.group_id)
         fields = owner | {
             "generation_id": sender.generation_id,
             "member_id": sender.member_id,
@@ -192,7 +213,7 @@ class TransactionSession:
         if sender.member_id:
             request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
         reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
-        self._accept(reply, what)
+        yield from self._accept(reply, what)
 
     def commit_offsets_and_read(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -225,6 +246,7 @@ class TransactionSession:
             "committed": commit,
         }
         self._may_be_ending = True
+        self._groups.clear()
         request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
         try:
             reply = yield from self._ask_owner(request, _error_code)
@@ -237,9 +259,9 @@ class TransactionSession:
             if self.version is TransactionVersion.TV2:
                 self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         elif commit:
-            self._refuse_commit(reply)
+            yield from self._refuse_commit(reply)
         else:
-            self._refuse_abort(reply)
+            yield from self._refuse_abort(reply)
         return self.identity
 
     def _init_producer_id(self, current: ProducerIdentity) -> Conversation[None]:
@@ -256,21 +278,76 @@ class TransactionSession:
         if reply.error is None:
             raise RetriesExhausted(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what, reply.right)
+            raise broker_refusal(reply.error, what, reply.right)
         if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
             raise ClientError(f"{what}: the broker gave out producer id {reply.message.producer_id}, which is none")
         self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         self._may_be_ending = False
+        self._groups.clear()
         self._become(SessionState.READY)
 
-    def _accept(self, reply: _Reply, what: str) -> None:
+    def explained(self, error: ClientError) -> Conversation[ClientError]:
+        """An error of writing, with what the coordinator knows of its reason.
+
+        Where a leader does not know the producer id, another has the transactional id, or it has expired. A batch that is not
+        taken while the transaction before is completed waits for a partition of that.
+        """
+        if isinstance(error, TransactionFailed) and _is_busy(error.__cause__):
+            return (yield from self._with_what_it_waits_for(error))
+        if not isinstance(error, ProducerFenced) or error.error not in LOST_OWNERSHIP:
+            return error
+        if self.state is not SessionState.READY or not (yield from self._is_forgotten()):
+            return error
+        self._become(SessionState.EXPIRED)
+        return _expired(error.message)
+
+    def _with_what_it_waits_for(self, error: TransactionFailed) -> Conversation[TransactionFailed]:
+        """The markers of a decided transaction wait for a partition without a leader, and the next transaction for them."""
+        try:
+            described = (yield from self._described()).get(self.transactional_id)
+            if described is None or described.state not in DECIDED_STATES or not described.partitions:
+                return error
+            retries = yield from self._cluster.retries(DESCRIBE_TIMEOUT_MS)
+            yield from refresh(self._cluster, {one.topic for one in described.partitions}, retries=retries)
+        except ClientError:
+            return error
+        missing = [str(one) for one in sorted(described.partitions) if self._cluster.leader(one) is None]
+        if not missing:
+            return error
+        waits = f"the transaction before is {described.state}, and waits for a leader of {', '.join(missing)}"
+        explained = TransactionFailed(f"{error.message}; {waits}", error.error)
+        explained.__cause__ = error.__cause__
+        return explained
+
+    def _described(self) -> Conversation[dict[str, TransactionDescription]]:
+        retries = yield from self._cluster.retries(min(self._cluster.settings.call_timeout_ms, DESCRIBE_TIMEOUT_MS))
+        ids = [self.transactional_id]
+        return (yield from describe_transactions(self._cluster, ids, skip_missing=True, retries=retries))
+
+    def _lose(self, what: str, error: ErrorCode) -> Conversation[NoReturn]:
+        """Raise what an answer says after which this session has no right to the id any more."""
+        if error in LOST_OWNERSHIP and (yield from self._is_forgotten()):
+            self._end(SessionState.EXPIRED)
+            raise _expired(what)
+        self._fence(what, error)
+
+    def _is_forgotten(self) -> Conversation[bool]:
+        """Whether the coordinator says that nobody has the transactional id."""
+        try:
+            return not (yield from self._described())
+        except ClientError:
+            return False
+
+    def _accept(self, reply: _Reply, what: str) -> Conversation[None]:
         """Raise what an answer inside a transaction means, unless it means success."""
         if reply.error is None:
-            raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
+            failed = TransactionFailed(f"{what}: {reply.cause}")
+            failed.__cause__ = reply.cause
+            raise (yield from self.explained(failed))
         if reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error in FENCED:
             if self.version is TransactionVersion.TV1:
                 self._fence(what, reply.error)
@@ -279,23 +356,23 @@ class TransactionSession:
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
         if reply.error is not ErrorCode.none:
-            raise BrokerRefused(reply.error, what, reply.right)
+            raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_commit(self, reply: _Reply) -> NoReturn:
+    def _refuse_commit(self, reply: _Reply) -> Conversation[NoReturn]:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
             self._end(SessionState.UNKNOWN)
-            last = reply.cause if reply.error is None else BrokerRefused(reply.error, "the last answer")
+            last = reply.cause if reply.error is None else broker_refusal(reply.error, "the last answer")
             raise OutcomeUnknown(f"{what}: {last}") from last
         if reply.error is None:
             raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            self._fence(what, reply.error)
+            yield from self._lose(what, reply.error)
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
-        raise BrokerRefused(reply.error, what, reply.right)
+        raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_abort(self, reply: _Reply) -> None:
+    def _refuse_abort(self, reply: _Reply) -> Conversation[None]:
         what = f"aborting the transaction of {self.transactional_id!r}"
         if reply.error is None:
             self._end(SessionState.UNKNOWN)
@@ -303,8 +380,8 @@ class TransactionSession:
         if reply.error is ErrorCode.invalid_txn_state and self.version is TransactionVersion.TV1:
             return  # nothing was added to the transaction, so there is none to abort
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
-            self._fence(what, reply.error)
-        raise BrokerRefused(reply.error, what, reply.right)
+            yield from self._lose(what, reply.error)
+        raise broker_refusal(reply.error, what, reply.right)
 
     def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> ApiRequest:
         if self.version is TransactionVersion.TV2:
@@ -320,15 +397,18 @@ class TransactionSession:
         retries = yield from self._cluster.retries(call_timeout_ms)
         new_topic_retries = yield from self._cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
         doubtful = False
-        cause: ClientError
+        cause: ClientError | None = None
         while True:
             policy = self._cluster.settings.retry
             try:
                 address = yield from self._cluster.coordinator(kind, key, retries)
                 message = yield from ask(address, request, (yield from self._cluster.answer_timeout_ms(retries)))
-            except (ConnectionLost, RetriesExhausted) as error:
+            except ConnectionLost as lost:
+                cause = yield from last_cause(retries, cause, lost)
+                doubtful = doubtful or was_sent(lost)
+                self._cluster.forget_coordinator(kind, key)
+            except RetriesExhausted as error:
                 cause = error
-                doubtful = doubtful or was_sent(error)
                 self._cluster.forget_coordinator(kind, key)
             except BrokerRefused as refused:
                 return _Reply(refused.error, None, doubtful, refused, refused.right)
@@ -340,7 +420,7 @@ class TransactionSession:
                 code = error_of(message)
                 if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
                     return _Reply(code, message, doubtful, None, missing_right(request, code))
-                cause = BrokerRefused(code, request.api.name)
+                cause = broker_refusal(code, request.api.name)
                 doubtful = doubtful or code in MAY_BE_WRITTEN
                 if code in STALE_COORDINATOR:
                     self._cluster.forget_coordinator(kind, key)
@@ -371,8 +451,21 @@ class TransactionSession:
             raise ProducerFenced(f"transactional id {self.transactional_id!r}")
         if self.state is SessionState.UNKNOWN:
             raise OutcomeUnknown(f"how the last transaction of {self.transactional_id!r} ended is not known")
+        if self.state is SessionState.EXPIRED:
+            raise _expired(f"transactional id {self.transactional_id!r}")
         if self.state is not SessionState.READY:
             raise IllegalState(f"transactional id {self.transactional_id!r} is to be taken first")
+
+
+def _is_busy(error: BaseException | None) -> bool:
+    return isinstance(error, BrokerRefused) and error.error is ErrorCode.concurrent_transactions
+
+
+def _expired(what: str) -> TransactionalIdExpired:
+    return TransactionalIdExpired(
+        f"{what}: the transactional id has expired, for nobody has used it for transactional.id.expiration.ms; nothing of the "
+        "transaction is committed, and a new producer with the same id goes on"
+    )
 
 
 def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:

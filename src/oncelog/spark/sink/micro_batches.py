@@ -11,7 +11,15 @@ from typing import NamedTuple, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.client import BrokerRefused, Client, ClientError, OffsetAndMetadata, ProducerFenced, TopicPartition
+from oncelog.client import (
+    BrokerRefused,
+    Client,
+    ClientError,
+    OffsetAndMetadata,
+    ProducerFenced,
+    TopicPartition,
+    TransactionalIdExpired,
+)
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
 from oncelog.spark.java_errors import without_stack_traces
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
@@ -201,9 +209,10 @@ class ExactlyOnceSink:
             return self._write_in(self._begin(query, batch_id), rows, batch_id, started_ms)
         try:
             return self._write_in(self._go_on(self._run, batch_id), rows, batch_id, started_ms)
+        except TransactionalIdExpired:
+            pass  # Whether somebody else has had the id meanwhile, the log tells.
         except ProducerFenced as fenced:
-            # The coordinator does not know this producer any more: it forgets an id under which nothing was written for
-            # transactional.id.expiration.ms. Whether somebody else has had it meanwhile, the log tells.
+            # The coordinator does not know this producer any more, and may have forgotten the id meanwhile.
             if fenced.error is not ErrorCode.invalid_producer_id_mapping:
                 raise
         except BrokerRefused as refused:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession, functions
 
 from oncelog.client import BrokerRefused, TopicPartition
+from oncelog.client.errors import broker_refusal
 from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.plan import Mode
 from oncelog.spark.session.python_worker import settled
@@ -91,7 +92,7 @@ class SharedProducerDelivery:
         for row in sent:
             if row.error:
                 right = bytes(row.missing).decode() or None
-                raise BrokerRefused(ErrorCode(row.error), bytes(row.message).decode(), right)
+                raise broker_refusal(ErrorCode(row.error), bytes(row.message).decode(), right)
         return tally((row.target, Count(row.records, row.batches, row["size"], row.checksum)) for row in sent)
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ from oncelog.client import (
     ProducerFenced,
     ProducerIdentity,
     TopicPartition,
+    TransactionalIdExpired,
     TransactionFailed,
 )
 from oncelog.client.producer.producing import EPOCH_MAX
@@ -26,7 +27,6 @@ from oncelog.spark.sink.hanging import SettledPartitions
 from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.tally import difference
-from oncelog.wire import ErrorCode
 
 
 class AttemptsExhausted(Exception):
@@ -90,8 +90,8 @@ class SinkTransactions:
     ) -> Committed:
         """Send a micro-batch and commit it with the offsets; after a failure abort and try again, a few times.
 
-        Raises ProducerFenced when another driver has taken over, OutcomeUnknown when nobody knows whether the
-        transaction was committed: neither may be answered with another attempt. Raises BrokerRefused for what another
+        Raises ProducerFenced when another driver has taken over, TransactionalIdExpired, and OutcomeUnknown when nobody knows
+        whether the transaction was committed: none may be answered with another attempt. Raises BrokerRefused for what another
         attempt would not change, FenceError when more was committed than was read, DeliveryChanged when the micro-batch
         has to be encoded anew, AttemptsExhausted when no attempt worked, HangingTransaction where an earlier one of the id
         hangs. `is_wanted` says whether the query still runs.
@@ -119,7 +119,7 @@ class SinkTransactions:
                     raise AttemptsExhausted(
                         f"{attempt} transactions were aborted; the last one because {error}"
                     ) from error
-            except (ProducerFenced, OutcomeUnknown):
+            except (ProducerFenced, TransactionalIdExpired, OutcomeUnknown):
                 raise
             except Exception:
                 with suppress(ClientError):
@@ -135,15 +135,15 @@ class SinkTransactions:
         """Whom to write the next transaction as. Raises HangingTransaction, while nothing is part of that transaction.
 
         A coordinator that has forgotten the transactional id refuses no epoch of it: it gives out another producer id
-        (KIP-360). Whoever had the id meanwhile, and was forgotten too, may have committed: that raises ProducerFenced.
+        (KIP-360). Whoever had the id meanwhile, and was forgotten too, may have committed: that raises
+        TransactionalIdExpired.
         """
         before = self._producer.identity
         are_known = self.settled.are_known(written, with_offsets=bool(offsets))
         identity = self._producer.bump() if are_known else self._producer.await_end()
         if identity.producer_id != before.producer_id and before.epoch < EPOCH_MAX:
-            raise ProducerFenced(
-                f"transactional id {self._settings.transactional_id!r} was forgotten by its coordinator",
-                ErrorCode.invalid_producer_id_mapping,
+            raise TransactionalIdExpired(
+                f"transactional id {self._settings.transactional_id!r} was forgotten by its coordinator"
             )
         if not are_known:
             self.settled.look(written, offsets)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
-from oncelog.client.net.connection import BrokerConnection, handshake_bytes
+from oncelog.client.net.connection import BrokerConnection, handshake_bytes, in_flight
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
@@ -19,6 +19,7 @@ from oncelog.client.net.conversation import (
     Draw,
     Effect,
     Handshake,
+    InFlight,
     Now,
     Send,
     Sleep,
@@ -205,6 +206,8 @@ class AsyncTransport:
                 return random.uniform(effect.low, effect.high)
             case Handshake():
                 return (await self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms)).connection.handshake
+            case InFlight():
+                return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return wall_clock_ms()
             case Call():

@@ -14,7 +14,7 @@ from oncelog.client.producer.core import ProducerCore, log_left_open
 from oncelog.client.producer.given_record import given_record
 from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.partitioners import Partitioner
-from oncelog.client.producer.settings import producer_settings
+from oncelog.client.producer.settings import RETRIES_MAX, producer_settings
 from oncelog.client.producer.state import ProducerPhase
 from oncelog.client.transports.blocking.background_run import BackgroundRun
 from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
@@ -71,6 +71,9 @@ class Producer:
         buffer_bytes_max: int = 32 * 1024 * 1024,
         compression: str = "none",
         delivery_timeout_ms: float = 120_000,
+        max_in_flight: int | None = None,
+        retries: int = RETRIES_MAX,
+        metadata_max_age_ms: float = 300_000,
         client_id: str = "oncelog",
         request_timeout_ms: float = 30_000,
         call_timeout_ms: float = 60_000,
@@ -80,14 +83,17 @@ class Producer:
     ) -> None:
         """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
 
-        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`
-        fails. `compression` is none, gzip, snappy, lz4 or zstd.
+        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`, or
+        `retries` after its first attempt, fails. `max_in_flight` batches of a partition are sent before the first of them is
+        acknowledged: 5 with idempotence, 1 without it, unless it is given. `compression` is none, gzip, snappy, lz4 or zstd.
 
         `acks` "all" waits for every replica, 1 for the leader; 0 waits for nothing, and no offset is known. Idempotence,
         and with it "once and in order", needs "all", and is on where that is: with 1 a record may be written twice, with 0
-        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky" or a
-        function of topic, key, value and partition count; where it has no opinion, as for records without a key, records
-        go together batch by batch. Raises ValueError for a value that is none, or that does not go with the others.
+        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky",
+        "roundrobin" or a function of topic, key, value and PartitionsOfTopic. Where it has no opinion, as for records without
+        a key, records go to one partition that has a leader, until that has been given `batch_bytes`, and then to the next.
+        New partitions and leaders are found within `metadata_max_age_ms`.
+        Raises ValueError for a value that is none, or that does not go with the others.
         """
         settings = ClientSettings(
             parse_addresses(bootstrap_servers, security),
@@ -111,6 +117,9 @@ class Producer:
                 buffer_bytes_max=buffer_bytes_max,
                 compression=compression,
                 delivery_timeout_ms=delivery_timeout_ms,
+                max_in_flight=max_in_flight,
+                retries=retries,
+                metadata_max_age_ms=metadata_max_age_ms,
                 acks=acks,
                 enable_idempotence=enable_idempotence,
                 partitioner=partitioner,

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
+from oncelog.client.net.connection import in_flight
 from oncelog.client.net.conversation import (
     Call,
     ConnectionUse,
@@ -20,6 +21,7 @@ from oncelog.client.net.conversation import (
     Draw,
     Effect,
     Handshake,
+    InFlight,
     Now,
     Send,
     Sleep,
@@ -191,6 +193,8 @@ class BlockingTransport:
                 return random.uniform(effect.low, effect.high)
             case Handshake():
                 return self._link(effect.address, ConnectionUse.PROMPT, effect.timeout_ms).connection.handshake
+            case InFlight():
+                return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return wall_clock_ms()
             case Call():
