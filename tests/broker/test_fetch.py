@@ -519,6 +519,7 @@ def test_session_that_is_asked_for_what_is_not_there_says_so_and_ends(broker: Br
     reply = send(broker, (77, 0), session=(session, 1)).message
     assert reply.error_code is ErrorCode.none
     assert reply.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
+    assert reply.session_id == 0, "its reader begins another one, and names all"
     assert not goes_on(broker, session, 2)
 
 

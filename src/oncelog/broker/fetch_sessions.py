@@ -301,15 +301,15 @@ class FetchSessions:
         self._sessions.move_to_end(session_id)
         return session
 
-    def keep(self, session: FetchSession, now_ms: float) -> None:
-        """After a request that has changed it: where it has grown too large, others make way for it, or it ends."""
+    def keep(self, session: FetchSession, now_ms: float) -> bool:
+        """After a request has changed it: whether there is room for it still. Others make way where it has grown."""
         if session.session_id not in self._sessions:
-            return
+            return False
         self._count(session)
         while self._partitions > self._partitions_max:
             if not self._make_way(session.worth, now_ms):
-                self.end(session.session_id)
-                return
+                return False
+        return True
 
     def _count(self, session: FetchSession) -> None:
         partitions = len(session.partitions)

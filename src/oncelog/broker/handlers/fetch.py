@@ -8,6 +8,7 @@ topics by id; v15 on have who replicates in a field of its own (KIP-903); v16 wh
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -84,12 +85,14 @@ async def handle(broker: Needs, request: Request) -> Any:
             asked, broker.clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
         )
     answer = await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
-    if is_incremental and session is not None:
-        if has_unknown:
-            # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
-            broker.fetch_sessions.end(session.session_id)
-        else:
-            broker.fetch_sessions.keep(session, broker.clock.monotonic_ms())
+    # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
+    if (
+        is_incremental
+        and session is not None
+        and (has_unknown or not broker.fetch_sessions.keep(session, broker.clock.monotonic_ms()))
+    ):
+        broker.fetch_sessions.end(session.session_id)
+        answer = replace(answer, session_id=NO_SESSION)
     return answer
 
 
