@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from kio.schema.errors import ErrorCode
 
 from harness.oncelog_process import OncelogNode
 from harness.shared_producer import Cluster
+from harness.waiting import until
 from harness.wire import Connection
-from oncelog.client import Client, ClientError, NewTopic, Producer
+from oncelog.client import Client, NewTopic, Producer
 from oncelog.environment import DiskFullError
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import LOOKED_AT_AFTER_S
@@ -125,43 +127,40 @@ def take_away(path: Path, how: str) -> None:
         path.rename(path.with_name(f"{path.name} elsewhere"))
 
 
-SHORT: dict[str, Any] = {
-    "transactional_id": "tx",
-    "call_timeout_ms": 1000,
-    "request_timeout_ms": 300,
-    "delivery_timeout_ms": 1000,
-}
+MINUTE = timedelta(minutes=1)
 NEEDED = (".lock", "oncelog-metadata.jsonl", "meta.properties")
 
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 @pytest.mark.parametrize("name", NEEDED)
 def test_file_that_is_taken_from_a_running_broker_is_noticed_before_a_commit_is_answered(tmp_path, name, how):
-    with running(tmp_path) as node, Producer(node.bootstrap_servers, **SHORT) as producer:
-        producer.init_transactions()
-        commit(producer, "before")
+    with running(tmp_path) as node:
+        connection = Connection(node.bootstrap_servers)
+        producer = begun(connection)
+        commit(connection, producer)
         path = node.data_directory / name
         take(path, how)
-        with pytest.raises(ClientError):
-            commit(producer, "after")
+        with pytest.raises(ConnectionError):
+            commit(connection, producer)
         assert_stopped_for(node, path)
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_file_that_is_taken_is_noticed_before_a_topic_is_made(tmp_path, name):
-    with running(tmp_path) as node, Client(node.bootstrap_servers, call_timeout_ms=1000) as client:
+    with running(tmp_path) as node:
+        connection = Connection(node.bootstrap_servers)
         take(node.data_directory / name, "removed")
-        with pytest.raises(ClientError):
-            client.create_topics([NewTopic("another", 1)])
+        topic = {"name": "another", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+        with pytest.raises(ConnectionError):
+            connection.ask("create_topics", 5, topics=[topic], timeout=MINUTE, validate_only=False)
         assert_stopped_for(node, node.data_directory / name)
 
 
 @pytest.mark.parametrize("name", NEEDED)
 def test_file_that_is_taken_is_noticed_by_a_stop_which_is_no_clean_one(tmp_path, name):
     with running(tmp_path) as node:
-        with Producer(node.bootstrap_servers, transactional_id="tx") as producer:
-            producer.init_transactions()
-            commit(producer, "before")
+        connection = Connection(node.bootstrap_servers)
+        commit(connection, begun(connection))
         take(node.data_directory / name, "removed")
         node.send_signal(signal.SIGTERM)
         assert_stopped_for(node, node.data_directory / name)
@@ -233,10 +232,37 @@ def running(tmp_path: Path, **settings: str) -> Iterator[OncelogNode]:
         node.kill()
 
 
-def commit(producer: Producer, value: str) -> None:
-    producer.begin_transaction()
-    producer.send(TOPIC, value.encode())
-    producer.commit_transaction()
+def begun(connection: Connection) -> dict[str, Any]:
+    """A producer, whose requests fail as soon as the broker is gone."""
+
+    def asked() -> Any:
+        connection.ask("find_coordinator", 3, key="tx", key_type=1)
+        return connection.ask(
+            "init_producer_id",
+            4,
+            transactional_id="tx",
+            transaction_timeout=MINUTE,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+
+    until(lambda: asked().error_code is ErrorCode.none)
+    answer = asked()
+    return {"transactional_id": "tx", "producer_id": answer.producer_id, "producer_epoch": answer.producer_epoch}
+
+
+def commit(connection: Connection, producer: dict[str, Any]) -> None:
+    """An empty transaction."""
+    fields = {f"v3_and_below_{name}": value for name, value in producer.items()}
+    topics = [{"name": TOPIC, "partitions": [0]}]
+
+    def added() -> ErrorCode:
+        answer = connection.ask("add_partitions_to_txn", 3, **fields, v3_and_below_topics=topics)
+        error: ErrorCode = answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
+        return error
+
+    until(lambda: added() is ErrorCode.none)
+    assert connection.ask("end_txn", 3, **producer, committed=True).error_code is ErrorCode.none
 
 
 def take(path: Path, how: str) -> None:

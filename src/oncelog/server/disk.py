@@ -59,7 +59,8 @@ class DirectoryLock:
         self._files = files
         self._lock = RealLock(path)
         self._owned = OwnedDirectory(os.path.dirname(path))
-        self._owned.watch(path, os.fstat(self._lock.fileno()), LOCK_REMEDY)
+        # It is not opened once more: closing that would let go of Java's lock.
+        self._owned.watch_open(path, self._lock.fileno(), LOCK_REMEDY)
         files.owned.append(self._owned)
 
     def release(self) -> None:
@@ -200,10 +201,9 @@ class RealDisk:
         if owner is None:
             return
         try:
-            found = os.stat(path)
+            owner.watch(path, remedy)
         except OSError as error:
-            fail("look at", path, error)
-        owner.watch(path, found, remedy)
+            fail("open", path, error)
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:

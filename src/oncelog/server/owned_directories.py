@@ -22,22 +22,32 @@ class _Watched(NamedTuple):
 class OwnedDirectory:
     """Threads look while others watch more, and give the directory back: each sees the files before or after."""
 
-    __slots__ = ("_prefix", "_watched")
+    __slots__ = ("_descriptors", "_prefix", "_watched")
 
     def __init__(self, path: str) -> None:
         self._prefix = f"{path}/"
         self._watched: tuple[_Watched, ...] = ()
+        self._descriptors: list[int] = []
 
     def has(self, path: str) -> bool:
         return path.startswith(self._prefix)
 
-    def watch(self, path: str, found: os.stat_result, remedy: str) -> None:
-        """The file is there as long as the directory is owned. `remedy` says what to do where it is not."""
+    def watch(self, path: str, remedy: str) -> None:
+        """The file is there as long as the directory is owned. `remedy` says what to do where it is not. Raises OSError."""
+        # While it is open no other file gets its inode.
+        self._descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        self.watch_open(path, self._descriptors[-1], remedy)
+
+    def watch_open(self, path: str, descriptor: int, remedy: str) -> None:
+        """The same of one that whoever calls holds open."""
+        found = os.fstat(descriptor)
         self._watched = (*self._watched, _Watched(path, found.st_dev, found.st_ino, remedy))
 
     def give_back(self) -> None:
         """Look for nothing any more."""
         self._watched = ()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def look(self) -> None:
         """Raise DiskError unless each of the very files is at its path."""

@@ -50,7 +50,7 @@ class Needs(Protocol):
 
 async def handle(broker: Needs, request: Request) -> Any:
     turn = Turn(broker.clock)
-    asked, twice = await _asked(request, turn)
+    asked, twice = await _once_each(request, turn)
     topics = []
     for name, wanted in asked.items():
         partitions = await turn.each(tuple(wanted.values()), partial(_partition, broker, request, twice, name))
@@ -58,7 +58,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     return request.answer(topics=tuple(topics))
 
 
-async def _asked(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping[int, Any]], Set[tuple[str, int]]]:
+async def _once_each(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping[int, Any]], Set[tuple[str, int]]]:
     """What is asked of each partition, and those that are named more than once: they are answered once, as in Kafka."""
     asked: dict[str, dict[int, Any]] = {}
     twice: set[tuple[str, int]] = set()

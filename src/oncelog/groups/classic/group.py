@@ -93,19 +93,19 @@ class ClassicGroup:
     def draft(self) -> ClassicGroup:
         """For a decision to work on: the group itself stays as it is until the decision is carried out."""
         group = copy(self)
-        group.members = Draft(_as_dict(self.members))
-        group.pending_joins = Draft(_as_dict(self.pending_joins))
-        group.pending_syncs = Draft(_as_dict(self.pending_syncs))
-        group._static = Draft(_as_dict(self._static))
+        group.members = _draft_of(self.members)
+        group.pending_joins = _draft_of(self.pending_joins)
+        group.pending_syncs = _draft_of(self.pending_syncs)
+        group._static = _draft_of(self._static)
         group._supporters = self._supporters.copy()
         return group
 
     def keep(self) -> None:
-        """The decision is carried out: whatever it was made on is this group from now on."""
-        self.members = _as_dict(self.members)
-        self.pending_joins = _as_dict(self.pending_joins)
-        self.pending_syncs = _as_dict(self.pending_syncs)
-        self._static = _as_dict(self._static)
+        """The decision is carried out: the group that it was made on is no more."""
+        self.members = _kept(self.members)
+        self.pending_joins = _kept(self.pending_joins)
+        self.pending_syncs = _kept(self.pending_syncs)
+        self._static = _kept(self._static)
 
     def end(self, now_ms: int) -> tuple[GroupMetadataRecord, ...]:
         """The records that take all of it back."""
@@ -382,8 +382,10 @@ class ClassicGroup:
             self._quiet_until_ms = deadline_ms
 
 
-def _as_dict(known: MutableMapping[str, V]) -> dict[str, V]:
-    if isinstance(known, Draft):
-        return known.kept()
-    assert isinstance(known, dict)
-    return known
+def _draft_of(known: MutableMapping[str, V]) -> Draft[str, V]:
+    assert isinstance(known, dict), "one decision is worked out at a time"
+    return Draft(known)
+
+
+def _kept(known: MutableMapping[str, V]) -> MutableMapping[str, V]:
+    return known.kept() if isinstance(known, Draft) else known
