@@ -80,7 +80,7 @@ class FirstSweep:
             planned = sum(map(_is_planned, points))
             assert 0 < planned < len(points)
             outcome = Outcome(change.name, json.dumps(change.start), len(points), planned)
-            chosen = points if points_max is None or points_max >= len(points) else choice.sample(points, points_max)
+            chosen = points if points_max is None else _drawn(points, points_max, choice)
             for point in chosen:
                 outcome.tried += 1
                 wrong = self._from(point, place, checkpoint, change, outcome)
@@ -145,6 +145,13 @@ class FirstSweep:
         finally:
             sink.close()
         return None
+
+
+def _drawn(points: list[Point], points_max: int, choice: random.Random) -> list[Point]:
+    """One of those with a micro-batch that was planned is among them: those have something to lose."""
+    first = choice.choice([point for point in points if _is_planned(point)])
+    others = [point for point in points if point is not first]
+    return [first, *choice.sample(others, min(points_max - 1, len(others)))]
 
 
 def _is_planned(point: Point) -> bool:
