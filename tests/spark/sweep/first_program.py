@@ -102,12 +102,7 @@ class FirstSweep:
         node.start()
         change.make(place)
         expected = change.expected(place, _is_planned(point))
-        problem = self._query(place, checkpoint, change)
-        if problem is not None and REFUSED in problem:
-            if records_of(node):
-                return f"something is written, and then: {problem}"
-            shutil.rmtree(checkpoint)
-            problem = self._query(place, checkpoint, change)
+        problem = self._query_again(place, checkpoint, change)
         if problem is None:
             return _difference(expected.records, records_of(node))
         outcome.refused += 1
@@ -117,8 +112,18 @@ class FirstSweep:
             return _difference(NOTHING, records_of(node))
         expected.repaired(place)
         found = records_of(node)
-        problem = self._query(place, checkpoint, change, failOnDataLoss="false")
+        problem = self._query_again(place, checkpoint, change, failOnDataLoss="false")
         return problem or _difference(expected.then(found), records_of(node))
+
+    def _query_again(self, place: Place, checkpoint: Path, change: Change, **options: str) -> str | None:
+        """Where Spark asks for the removal of a checkpoint that it had only begun, nothing may be written, and it is removed."""
+        problem = self._query(place, checkpoint, change, **options)
+        if problem is None or REFUSED not in problem:
+            return problem
+        if records_of(place.node):
+            return f"something is written, and then: {problem}"
+        shutil.rmtree(checkpoint)
+        return self._query(place, checkpoint, change, **options)
 
     def _query(self, place: Place, checkpoint: Path, change: Change, **options: str) -> str | None:
         """Run the query to the end of what is there; return why it failed."""
