@@ -80,7 +80,7 @@ class FirstSweep:
             planned = sum(map(_is_planned, points))
             assert 0 < planned < len(points)
             outcome = Outcome(change.name, json.dumps(change.start), len(points), planned)
-            chosen = points if points_max is None or points_max >= len(points) else choice.sample(points, points_max)
+            chosen = points if points_max is None else _drawn(points, points_max, choice)
             for point in chosen:
                 outcome.tried += 1
                 wrong = self._from(point, place, checkpoint, change, outcome)
@@ -102,12 +102,7 @@ class FirstSweep:
         node.start()
         change.make(place)
         expected = change.expected(place, _is_planned(point))
-        problem = self._query(place, checkpoint, change)
-        if problem is not None and REFUSED in problem:
-            if records_of(node):
-                return f"something is written, and then: {problem}"
-            shutil.rmtree(checkpoint)
-            problem = self._query(place, checkpoint, change)
+        problem = self._query_again(place, checkpoint, change)
         if problem is None:
             return _difference(expected.records, records_of(node))
         outcome.refused += 1
@@ -117,8 +112,18 @@ class FirstSweep:
             return _difference(NOTHING, records_of(node))
         expected.repaired(place)
         found = records_of(node)
-        problem = self._query(place, checkpoint, change, failOnDataLoss="false")
+        problem = self._query_again(place, checkpoint, change, failOnDataLoss="false")
         return problem or _difference(expected.then(found), records_of(node))
+
+    def _query_again(self, place: Place, checkpoint: Path, change: Change, **options: str) -> str | None:
+        """Where Spark asks for the removal of a checkpoint that it had only begun, nothing may be written, and it is removed."""
+        problem = self._query(place, checkpoint, change, **options)
+        if problem is None or REFUSED not in problem:
+            return problem
+        if records_of(place.node):
+            return f"something is written, and then: {problem}"
+        shutil.rmtree(checkpoint)
+        return self._query(place, checkpoint, change, **options)
 
     def _query(self, place: Place, checkpoint: Path, change: Change, **options: str) -> str | None:
         """Run the query to the end of what is there; return why it failed."""
@@ -145,6 +150,13 @@ class FirstSweep:
         finally:
             sink.close()
         return None
+
+
+def _drawn(points: list[Point], points_max: int, choice: random.Random) -> list[Point]:
+    """One of those with a micro-batch that was planned is among them: those have something to lose."""
+    first = choice.choice([point for point in points if _is_planned(point)])
+    others = [point for point in points if point is not first]
+    return [first, *choice.sample(others, min(points_max - 1, len(others)))]
 
 
 def _is_planned(point: Point) -> bool:
