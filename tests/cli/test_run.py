@@ -135,7 +135,7 @@ def test_function_whose_first_micro_batch_failed_reads_partitions_that_came_sinc
     ended = finish(*arguments("divide", *settings))
     assert ended.status == 5
     here("topics", "alter", pair[0], "--partitions", "3")
-    here("produce", pair[0], "--partition", "2", stdin=b"y\n")
+    here("produce", pair[0], "-K:", "--partition", "2", stdin=b"b:y\n")
     functions.write_text(functions.read_text().replace("def divide", "def divided").replace("def upper", "def divide"))
     for _ in range(2):
         ended = finish(*arguments("divide", *settings))
