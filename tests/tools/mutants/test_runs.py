@@ -48,6 +48,20 @@ def test_it_ends():
 """
 
 
+SLOW = """
+import threading
+from pathlib import Path
+
+HAS_RUN = Path(__file__).with_name("has-run")
+
+
+def pytest_sessionstart():
+    if HAS_RUN.exists():
+        threading.Event().wait()
+    HAS_RUN.touch()
+"""
+
+
 @pytest.fixture(scope="module")
 def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree whose tests have run once."""
@@ -101,7 +115,7 @@ def test_found_and_unfound_changes_are_told_apart_and_the_unfound_one_is_shown(t
     assert re.search(rf"(?m)^SURVIVED +{unclaimed} ", run.stdout)
     assert "+    return [size for size in sizes if size >= 3]" in run.stdout
     assert re.search(rf"(?m)^SURVIVED, no test runs it +{unrun} ", run.stdout)
-    assert re.search(r"(?m)^coordination +3 +1 +33% +0 +1$", run.stdout)
+    assert re.search(r"(?m)^coordination +3 +1 +33% +0 +1 +0$", run.stdout)
 
 
 def test_change_that_makes_a_loop_endless_is_found_by_its_time(tree: Path) -> None:
@@ -109,6 +123,16 @@ def test_change_that_makes_a_loop_endless_is_found_by_its_time(tree: Path) -> No
     run = mutants(tree, "--only", endless, "--start-seconds", "20")
     assert run.returncode == 0
     assert f"found, by its time   {endless} " in run.stdout
+
+
+def test_machine_that_is_too_slow_for_the_tests_decides_nothing(tree: Path) -> None:
+    """From the second run of the tests on, none begins."""
+    (tree / "tests/coordination/conftest.py").write_text(SLOW)
+    claimed = id_of(tree, "    return size > 10")
+    run = mutants(tree, "--only", claimed, "--start-seconds", "20")
+    assert run.returncode == 1
+    assert re.search(rf"(?m)^UNDECIDED, for the tests take as long without it {claimed} ", run.stdout)
+    assert re.search(r"(?m)^coordination +1 +0 +0% +0 +0 +1$", run.stdout)
 
 
 def test_test_that_was_written_after_the_map_is_asked(tree: Path) -> None:
