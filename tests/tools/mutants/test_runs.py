@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import signal
@@ -158,21 +157,6 @@ def test_killed_program_leaves_the_source_as_it_was(tree: Path) -> None:
             assert process.poll() is None
         process.send_signal(signal.SIGKILL)
     assert (tree / "src/oncelog/coordination/limits.py").read_text() == LIMITS
-
-
-def test_program_that_is_told_to_end_says_what_it_found_and_removes_its_copies(tree: Path, tmp_path: Path) -> None:
-    (tmp_path / "tmp").mkdir()
-    environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
-    with subprocess.Popen(
-        command("--draw", "1000"), cwd=tree, env=environment, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        while "found" not in process.stdout.readline():
-            assert process.poll() is None
-        process.send_signal(signal.SIGTERM)
-        assert re.search(r"(?m)^all +[1-9]", process.stdout.read())
-    assert process.returncode == 130
-    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_tests_that_fail_without_a_change_end_the_run_in_one_sentence(tree: Path) -> None:
