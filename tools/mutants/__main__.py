@@ -158,7 +158,7 @@ def _headline(mutant: Mutant, sources: dict[str, bytes]) -> str:
 
 
 def _table(folders: list[Folder], outcomes: list[Outcome]) -> str:
-    lines = ["", f"{'folder':<18}{'drawn':>6}{'found':>7}{'share':>7}{'by time':>9}{'not run':>9}"]
+    lines = ["", f"{'folder':<18}{'drawn':>6}{'found':>7}{'share':>7}{'by time':>9}{'not run':>9}{'undecided':>11}"]
     by_folder = {
         folder.name: [each for each in outcomes if folder_of(each.mutant.path) == folder] for folder in folders
     }
@@ -166,7 +166,9 @@ def _table(folders: list[Folder], outcomes: list[Outcome]) -> str:
         found = sum(each.verdict.is_found for each in tried)
         by_time = sum(each.verdict is Verdict.BY_TIME for each in tried)
         not_run = sum(each.verdict is Verdict.NOT_RUN for each in tried)
-        lines.append(f"{name:<18}{len(tried):>6}{found:>7}{found / max(len(tried), 1):>7.0%}{by_time:>9}{not_run:>9}")
+        undecided = sum(each.verdict is Verdict.UNDECIDED for each in tried)
+        share = found / max(len(tried) - undecided, 1)
+        lines.append(f"{name:<18}{len(tried):>6}{found:>7}{share:>7.0%}{by_time:>9}{not_run:>9}{undecided:>11}")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ WITH_JAVA_S = 1800.0
 class Verdict(Enum):
     FOUND = "found"
     BY_TIME = "found, by its time"
+    UNDECIDED = "UNDECIDED, for the tests take as long without it"
     SURVIVED = "SURVIVED"
     NOT_RUN = "SURVIVED, no test runs it"
 
@@ -52,6 +53,7 @@ class Trial:
         self._tree = tree
         self._maps = maps
         self._asked = asked
+        self._last: tuple[list[str], float] = ([], 0)
 
     def of(self, mutant: Mutant) -> Outcome:
         """The tests of its folder first, then others that run its lines, then those of which nobody knows."""
@@ -65,9 +67,11 @@ class Trial:
             if run.passed:
                 run = self._further(further, run)
             if run.passed and with_java:
-                run = self._tree.pytest(["-x", "-m", "spark or jvm", *with_java], WITH_JAVA_S)
+                run = self._pytest(["-x", "-m", "spark or jvm", *with_java], WITH_JAVA_S)
         if run.status is None:
-            return Outcome(mutant, Verdict.BY_TIME, "")
+            # A machine with much else to do makes every test slow.
+            is_slow = self._tree.pytest(*self._last).status is None
+            return Outcome(mutant, Verdict.UNDECIDED if is_slow else Verdict.BY_TIME, "")
         if not run.passed:
             return Outcome(mutant, Verdict.FOUND, run.failed_test)
         is_run = own or any(further.values()) or with_java
@@ -94,4 +98,8 @@ class Trial:
         file = self._tree.root / "tests.json"
         file.write_text(json.dumps(sorted(tests)))
         arguments = ["-x", *QUICK, "--limited", f"{option}={file}", *paths]
-        return self._tree.pytest(arguments, self._asked.start_s + TIMES_LONGER * usual_s)
+        return self._pytest(arguments, self._asked.start_s + TIMES_LONGER * usual_s)
+
+    def _pytest(self, arguments: list[str], timeout_s: float) -> Run:
+        self._last = (arguments, timeout_s)
+        return self._tree.pytest(arguments, timeout_s)
