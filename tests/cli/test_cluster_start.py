@@ -11,6 +11,7 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
+from harness.processes import free_port
 from harness.waiting import until
 from oncelog.testing import broker, cluster
 
@@ -124,15 +125,27 @@ def test_broker_that_comes_back_by_itself_has_the_settings_of_the_cluster_or_is_
         there = running.brokers[2].bootstrap_servers
         running.brokers[2].kill()
         own = ("--set", "broker.id=2", "--set", f"zookeeper.connect={running.zookeeper_connect}")
-        serve = ("serve", "--listen", there, "--data-dir", tmp_path / "broker-2", *own)
-        other = ("--set", "min.insync.replicas=1", "--set", "zookeeper.session.timeout.ms=3000")
-        refused = finish(*serve, *other)
+        impatient = ("--set", "zookeeper.session.timeout.ms=3000")
+        alone = finish("serve", "--listen", there, "--data-dir", tmp_path / "broker-2", *own, *impatient)
+        assert alone.status == 2
+        assert alone.sentence == (
+            "this broker would reach others at a listener PLAINTEXT, and the brokers of this cluster reach each other at BROKERS: "
+            "give it a listener of that name, and set inter.broker.listener.name=BROKERS"
+        )
+        between = {
+            "listeners": f"PLAINTEXT://{there},BROKERS://127.0.0.1:{free_port()}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:PLAINTEXT",
+            "inter.broker.listener.name": "BROKERS",
+        }
+        listeners = [option for name, value in between.items() for option in ("--set", f"{name}={value}")]
+        serve = ("serve", "--data-dir", tmp_path / "broker-2", *own, *listeners)
+        refused = finish(*serve, "--set", "min.insync.replicas=1", *impatient)
         assert refused.status == 2
         assert refused.sentence.startswith(
             "min.insync.replicas=1 is not allowed: this cluster has min.insync.replicas=2, and brokers 1, 3 run with it"
         )
 
-        assert process(*serve).stdout.readline().startswith(f"oncelog is ready on {there}")
+        assert process(*serve).stdout.readline().startswith(f"oncelog is ready on PLAINTEXT://{there} and BROKERS://")
         assert cli("topics", "create", "orders", "--bootstrap-server", there).status == 0
         until(lambda: replicas_known_to(cli, there, "orders") == [1, 2, 3])
         rows = cli("configs", "describe", "--broker", "2", "--json", "--bootstrap-server", there).json

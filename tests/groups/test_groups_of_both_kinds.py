@@ -121,6 +121,8 @@ def test_commit_of_somebody_who_is_no_member_keeps_no_session_alive() -> None:
     assert group.leave(Leaving(leader)).errors == (ErrorCode.none,)
     committed(group)
     assert (group.state, group.members()) == ("Empty", [])
+    group.advance(REBALANCE_MS)
+    assert (group.state, group.members()) == ("Empty", [])
     assert group.coordinator.membership.next_deadline_ms(GROUP) is None
 
 

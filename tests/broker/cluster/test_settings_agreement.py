@@ -9,6 +9,7 @@ import pytest
 from harness.cluster_in_memory import SESSION_TIMEOUT_MS, SETTINGS, ClusterInMemory
 from harness.cluster_messages import TOPIC, records
 from oncelog.broker.cluster.replica import HostedReplica
+from oncelog.broker.cluster.settings_agreement import LISTENER
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.broker.config.shared_settings import AGREED, HANDED_ON, SHARED
@@ -41,9 +42,12 @@ def cluster_of_three() -> ClusterInMemory:
 
 
 def stored(cluster: ClusterInMemory) -> dict[str, str]:
+    """What is shared; beside it the listener between brokers, which is compared alone."""
     node = cluster.ensemble.tree.node(paths.SHARED_SETTINGS)
     assert node is not None
-    return decode_shared_settings(node.data)
+    values = dict(decode_shared_settings(node.data))
+    assert values.pop(LISTENER) == "PLAINTEXT"
+    return values
 
 
 def in_effect(cluster: ClusterInMemory, broker_id: int, *names: str) -> dict[str, object]:

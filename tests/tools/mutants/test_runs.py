@@ -61,6 +61,9 @@ def pytest_sessionstart():
 """
 
 
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(3)]
+
+
 @pytest.fixture(scope="module")
 def mapped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree whose tests have run once."""

@@ -32,6 +32,7 @@ from oncelog.broker.cluster.settings_agreement import SettingsAgreement
 from oncelog.broker.cluster.topic_changes import TopicChanges
 from oncelog.broker.cluster.verification import TransactionVerification
 from oncelog.broker.cluster.watchers import Watchers
+from oncelog.broker.config.listeners import inter_broker_listener
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.coordinators.marker_senders import client_id_of
 from oncelog.broker.coordinators.producer_ids import ProducerIds
@@ -186,7 +187,8 @@ class ClusterMembership:
 
     async def learn_settings(self) -> None:
         """Know the settings of the cluster, and follow them. Raises SettingError for one that this broker was told otherwise."""
-        await self._agreement.agree(self._broker.settings.given)
+        settings = self._broker.settings
+        await self._agreement.agree(settings.given, inter_broker_listener(settings))
         await self.configs.start()
 
     def open(self, topics: SharedTopics, leads: Leads) -> None:

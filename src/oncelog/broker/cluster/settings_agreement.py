@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 PAUSE_MS = 100
+LISTENER = "inter.broker.listener.name"
+"""Brokers reach each other at a listener of one name. Each has to be told it, with the listener, so it is only compared."""
 
 
 class Stored(NamedTuple):
@@ -72,13 +74,13 @@ class SettingsAgreement:
         watchers.listen(paths.SHARED_SETTINGS, self._heard)
         watchers.listen_to_sessions(self._heard_of_session)
 
-    async def agree(self, given: Mapping[str, Value]) -> None:
+    async def agree(self, given: Mapping[str, Value], listener: str) -> None:
         """Take what the cluster has, and tell it what it has not been told. Raises SettingError and ZnodeError.
 
-        `given` is what this broker was told. Another value than the cluster's is only taken where no other broker is there: from
-        then on it is the cluster's.
+        `given` is what this broker was told, `listener` where it reaches other brokers. Another value than the cluster's is only
+        taken where no other broker is there: from then on it is the cluster's.
         """
-        self._own = {name: text_of(given[name]) or "" for name in SHARED & given.keys()}
+        self._own = {name: text_of(given[name]) or "" for name in SHARED & given.keys()} | {LISTENER: listener}
         # The entry of a broker that was killed is there until its session ends, and that is looked at once a tick.
         deadline_ms = self._clock.monotonic_ms() + 1.5 * self._zookeeper.session_timeout_ms
         while True:
@@ -186,10 +188,15 @@ def _usable(stored: Mapping[str, str]) -> dict[str, str]:
 
 def _differing(own: Mapping[str, str], stored: Mapping[str, str]) -> list[str]:
     """Settings that a cluster has one value of, and this broker was told another."""
-    return sorted(name for name in AGREED & own.keys() & stored.keys() if own[name] != stored[name])
+    return sorted(name for name in (AGREED | {LISTENER}) & own.keys() & stored.keys() if own[name] != stored[name])
 
 
 def _refusal(own: Mapping[str, str], stored: Mapping[str, str], differing: list[str], others: tuple[str, ...]) -> str:
+    if LISTENER in differing:
+        return (
+            f"this broker would reach others at a listener {own[LISTENER]}, and the brokers of this cluster reach each other at "
+            f"{stored[LISTENER]}: give it a listener of that name, and set {LISTENER}={stored[LISTENER]}"
+        )
     here = ", ".join(f"{name}={own[name]}" for name in differing)
     there = ", ".join(f"{name}={stored[name]}" for name in differing)
     running = f"broker {others[0]} runs" if len(others) == 1 else f"brokers {', '.join(others)} run"
