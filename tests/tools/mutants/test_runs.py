@@ -61,7 +61,7 @@ def pytest_sessionstart():
 """
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.drawn(3)]
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(12)]
 
 
 @pytest.fixture(scope="module")
