@@ -39,7 +39,7 @@ class ServedApi(NamedTuple):
     needs: Readiness = Readiness.COORDINATORS
     """What it waits for while the broker starts."""
     cluster_action: ClusterAction = ClusterAction.NONE
-    """Of ALL requests it is seen to before the handler has them, which has `refusal`; else by the handler."""
+    """For ALL it is checked before the handler, whose module has `refusal`; otherwise by the handler."""
 
     @property
     def handle(self) -> Handler:

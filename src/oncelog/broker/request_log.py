@@ -89,7 +89,7 @@ def _refusals(value: Any, above: str, name_of: NameOf, *, is_item: bool) -> Iter
 
 
 def _subject(item: Any, above: str, name_of: NameOf, *, is_item: bool) -> str:
-    """What an item of an answer is about, and what that is in. A partition is named with its topic."""
+    """The name of an item of an answer. A partition is named with its topic."""
     if not is_item:
         return above
     said = _named(item, name_of)

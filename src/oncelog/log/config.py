@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 LONG_MAX = 2**63 - 1
 EPOCH_MIN, EPOCH_MAX = -1, 2**31 - 1
-"""Of leader epochs; the least is that of a batch without one."""
+"""The range of leader epochs; the least is that of a batch without one."""
 DAY_MS = 24 * 60 * 60 * 1000
 
 

@@ -42,7 +42,7 @@ def first_certificate(pem: bytes) -> bytes:
 
 
 def fields_from_validity_on(certificate: bytes) -> bytes:
-    """What a certificate says, without what comes before the time that it holds (RFC 5280 §4.1). Raises NoDer."""
+    """The fields of a certificate from its validity on (RFC 5280 §4.1). Raises NoDer."""
     _, signed, _ = element(certificate, SEQUENCE)
     _, fields, _ = element(signed, SEQUENCE)
     if fields[:1] == bytes([VERSION]):

@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def certificate(self) -> bytes | None:
-        """What the client has shown, in DER, if anything."""
+        """The client's certificate in DER, if it has shown one."""
         assert self._transport is not None, "it is connected"
         tls = self._transport.get_extra_info("ssl_object")
         shown: bytes | None = None if tls is None else tls.getpeercert(binary_form=True)

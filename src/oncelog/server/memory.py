@@ -51,7 +51,7 @@ class Holder(Protocol):
 
     @property
     def untaken_bytes(self) -> int:
-        """What the socket has not taken of its answers."""
+        """The bytes of its answers that the socket has not taken."""
 
     def room_made(self) -> None: ...
 
@@ -118,7 +118,7 @@ class MemoryBudget:
         self._requests_waiting: dict[Holder, _Wanted] = {}
         self._answers_waiting: dict[Holder, _Wanted] = {}
         self._quick: set[Holder] = set()
-        """Those who took their last large answer quickly."""
+        """The connections that took their last large answer quickly."""
         self._granted: deque[tuple[Parked[int], int]] = deque()
         self._has_turns = False
         self._timer: asyncio.TimerHandle | None = None

@@ -42,7 +42,7 @@ TROUBLE = (
     FaultKind.BUSY,
     FaultKind.CLOCK,
 )
-"""What may be wrong with a broker that goes on."""
+"""Faults with which a broker goes on."""
 ENDS = (
     FaultKind.KILL,
     FaultKind.POWER,
@@ -53,7 +53,7 @@ ENDS = (
     FaultKind.POWER_TWICE,
     FaultKind.STOP,
 )
-"""What comes just after that: each ends the broker, at once or soon."""
+"""Faults that come just after that: each ends the broker, at once or soon."""
 JUST_AFTER_MS = (0.0, 300.0)
 ANSWERS_THAT_GET_LOST = (*ANSWERS, requests.PRODUCE, requests.TXN_OFFSET_COMMIT)
 

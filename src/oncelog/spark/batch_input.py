@@ -90,7 +90,7 @@ class BatchInput:
 
     @property
     def topics(self) -> set[str]:
-        """Those of the output's cluster."""
+        """The topics of the output's cluster."""
         return {item.topic for item in self.end}
 
     def committed(self, topic: str | None) -> list[TopicPartition]:

@@ -41,7 +41,7 @@ LISTENER = "inter.broker.listener.name"
 
 
 class Stored(NamedTuple):
-    """What ZooKeeper has, and which version of it that is."""
+    """The shared settings in ZooKeeper, and the version of their znode."""
 
     values: Mapping[str, str]
     version: int
@@ -143,7 +143,7 @@ class SettingsAgreement:
             self._see_to_changes()
 
     def _see_to_changes(self) -> None:
-        """What is heard before the brokers have agreed waits until they have."""
+        """Follow a change, once the brokers have agreed."""
         if self._session_id and self._has_changed and not self._is_reading:
             self._is_reading = True
             start(self._follow())
@@ -174,7 +174,7 @@ class SettingsAgreement:
 
 
 def _usable(stored: Mapping[str, str]) -> dict[str, str]:
-    """Those that this release shares: a broker of another one may know others."""
+    """The settings that this release shares: a broker of another release may know others."""
     usable = {}
     for name in sorted(SHARED & stored.keys()):
         try:

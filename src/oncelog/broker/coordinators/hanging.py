@@ -90,7 +90,7 @@ class Suspects(NamedTuple):
 
 
 async def suspects(broker: Needs, markers: Sequence[Any]) -> Suspects | None:
-    """Of a WriteTxnMarkers request. None where a coordinator does not say what it has open."""
+    """Read a WriteTxnMarkers request. None where a coordinator does not say what it has open."""
     asked = {
         (topic.name, index, marker.producer_id)
         for marker in markers

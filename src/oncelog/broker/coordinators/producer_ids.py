@@ -26,7 +26,7 @@ class ProducerIds:
 
     @property
     def blocks(self) -> Sequence[range]:
-        """What there is to give, in the order in which it is given."""
+        """The answers, in the order in which they are given."""
         return self._blocks
 
     def allocate(self) -> int:

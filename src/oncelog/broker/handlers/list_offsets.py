@@ -59,7 +59,7 @@ async def handle(broker: Needs, request: Request) -> Any:
 
 
 async def _once_each(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping[int, Any]], Set[tuple[str, int]]]:
-    """What is asked of each partition, and those that are named more than once: they are answered once, as in Kafka."""
+    """The question for each partition, and the partitions that are named twice: they are answered once, as in Kafka."""
     asked: dict[str, dict[int, Any]] = {}
     twice: set[tuple[str, int]] = set()
     for topic in request.body.topics:

@@ -153,7 +153,7 @@ class Fetches:
         self._paused: set[TopicPartition] = set()
         self._readings: dict[TopicPartition, _Reading] = {}
         self._set_aside: dict[TopicPartition, _Reading] = {}
-        """Those that were stopped because their positions are not there."""
+        """The partitions that were stopped because their positions are not there."""
         self._unanswered: dict[Address, _Asked] = {}
         self._ready: deque[FetchedBatches] = deque()
 

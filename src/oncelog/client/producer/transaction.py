@@ -84,7 +84,7 @@ append. The next coordinator may find the record in its log.
 
 
 class SessionState(Enum):
-    """What a session may still do. All but NEW and READY are final: only a new session may take the id again."""
+    """The states of a session. All but NEW and READY are final: only a new session may take the id again."""
 
     NEW = "new"
     READY = "ready"

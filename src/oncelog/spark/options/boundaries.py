@@ -88,7 +88,7 @@ def _times(text: str) -> Offsets:
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What JSON says of topics: offsets of their partitions, or one OffsetSpec for all of them."""
+    """Offsets from JSON: offsets of their partitions, or one OffsetSpec for all of them."""
 
     offsets: Offsets
     topics: dict[str, OffsetSpec]

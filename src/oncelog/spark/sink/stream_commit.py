@@ -129,7 +129,7 @@ def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, che
 
 
 def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
-    """What a micro-batch reads."""
+    """The input of a micro-batch."""
     told = [line if line is not None and is_offsets(line) else "{}" for line in offsets.end]
     places = {partition for line in told for partition in from_json(line)}
     described = client.metadata({partition.topic for partition in places}, wanted=places)
