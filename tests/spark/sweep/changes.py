@@ -11,9 +11,8 @@ from harness.processes import BrokerProcess
 from harness.waiting import until
 from oncelog.client import Client, TopicPartition
 from tests.spark import topics
+from tests.spark.sweep.frame import Records
 from tests.spark.sweep.kinds import RECORDS, A
-
-Records = Counter[tuple[str, str]]
 
 ALL: Records = Counter(RECORDS)
 MORE_RECORDS = [(f"k{number}", f"more-{number}") for number in range(len(RECORDS) + 5)]

@@ -8,19 +8,17 @@ Without --changes and --points it is all of them. It prints one line of JSON for
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import shutil
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from oncelog.spark import exactly_once
 from tests.spark import topics
-from tests.spark.sweep.changes import CHANGES, DELETED, NOTHING, PARTITIONS, Change, Place, Records
-from tests.spark.sweep.kinds import RECORDS, A
-from tests.spark.sweep.program import (
+from tests.spark.sweep.changes import CHANGES, DELETED, NOTHING, PARTITIONS, Change, Place
+from tests.spark.sweep.frame import (
     ID,
     NODES,
     REFUSED,
@@ -28,10 +26,16 @@ from tests.spark.sweep.program import (
     SETTLE,
     SMALL,
     TARGET,
+    Records,
+    arguments,
+    difference,
+    put_back,
     records_of,
+    run_all,
     watched_session,
 )
-from tests.spark.sweep.recorder import Point, Recorder, copy
+from tests.spark.sweep.kinds import RECORDS, A
+from tests.spark.sweep.recorder import Point, Recorder
 
 OFFSETS_MAX = 40
 """So that there are two micro-batches."""
@@ -95,10 +99,7 @@ class FirstSweep:
     def _from(self, point: Point, place: Place, checkpoint: Path, change: Change, outcome: Outcome) -> str | None:
         """Start again from a point; say what is wrong, if anything."""
         node = place.node
-        node.kill()
-        for now, then in ((checkpoint, point.checkpoint), (node.data_directory, point.data)):
-            shutil.rmtree(now, ignore_errors=True)
-            copy(then, now)
+        put_back(node, checkpoint, point)
         node.start()
         change.make(place)
         expected = change.expected(place, _is_planned(point))
@@ -170,28 +171,12 @@ def _is_done(point: Point) -> bool:
 def _difference(expected: Records | None, found: Records) -> str | None:
     if expected is None:
         return f"it went on, and wrote {sum(found.values())} records"
-    lost, added = expected - found, found - expected
-    return f"lost {dict(lost)}, too many {dict(added)}" if lost or added else None
+    return difference(expected, found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--broker", choices=NODES, required=True)
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--only", action="append", metavar="CHANGE")
-    parser.add_argument("--changes", type=int)
-    parser.add_argument("--points", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
-    choice = random.Random(asked.seed)
-    changes = [change for change in CHANGES if asked.only is None or change.name in asked.only]
-    changes = changes if asked.changes is None else choice.sample(changes, asked.changes)
-    sweep = FirstSweep(asked.broker, asked.directory)
-    try:
-        for change in changes:
-            print(json.dumps(asdict(sweep.run(change, asked.points, choice))), flush=True)
-    finally:
-        sweep.close()
+    asked = arguments("changes", "CHANGE").parse_args()
+    run_all(FirstSweep(asked.broker, asked.directory), CHANGES, asked)
     sys.exit(0)
 
 

@@ -13,44 +13,35 @@ micro-batch, Spark may ask for the checkpoint's removal: then nothing may be wri
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
 import shutil
-import subprocess
 import sys
-import time
-from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness import requirements
-from harness.kafka import KafkaNode
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
-from oncelog.client import Client
-from oncelog.spark import build_session, committed_offsets, exactly_once
+from oncelog.spark import committed_offsets, exactly_once
 from tests.spark import topics
+from tests.spark.sweep.frame import (
+    ID,
+    NODES,
+    REFUSED,
+    SECONDS_MAX,
+    SETTLE,
+    SMALL,
+    TARGET,
+    Records,
+    arguments,
+    difference,
+    put_back,
+    records_of,
+    run_all,
+    watched_session,
+)
 from tests.spark.sweep.kinds import FEWER, KINDS, NEXT, RECORDS, A, B, Kind, Readers
 from tests.spark.sweep.recorder import Point, Recorder, copy
-
-SOURCE = Path(__file__).parent / "java" / "WatchedFileSystem.java"
-TARGET = "out"
-REFUSED = "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY"
-ID = "sweep"
-SECONDS_MAX = 600
-NODES = {"oncelog": OncelogNode, "apache": KafkaNode}
-SMALL = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "log.index.size.max.bytes": "65536",
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "300",
-}
-"""A broker that starts again hundreds of times has few files to look at, and Kafka's controller does not wait for long until
-it believes that the one before is dead."""
 
 
 @dataclass
@@ -72,7 +63,7 @@ class Outcome:
     wrong: list[str] = field(default_factory=list)
 
 
-Found = tuple[Counter[tuple[str, str]], Any]
+Found = tuple[Records, Any]
 """The records of the output, and the offsets of the input that are committed with them."""
 
 
@@ -155,10 +146,7 @@ class Sweep:
     def _from(self, point: Point, setting: Setting, outcome: Outcome) -> str | None:
         """Start again from a point; say what is wrong, if anything."""
         node = setting.node
-        node.kill()
-        for now, then in ((setting.checkpoint, point.checkpoint), (node.data_directory, point.data)):
-            shutil.rmtree(now, ignore_errors=True)
-            copy(then, now)
+        put_back(node, setting.checkpoint, point)
         node.start()
         problem = self._query(setting)
         if problem is not None and REFUSED in problem:
@@ -213,73 +201,22 @@ class Sweep:
         self._far.start()
 
 
-def _wait_for_markers(node: BrokerProcess) -> None:
-    """It is the driver that dies. A Kafka that died with it, before it has written markers, may lose them (KAFKA-20734)."""
-    with Client(node.bootstrap_servers) as client:
-        while client.list_transactions(states=("PrepareCommit", "PrepareAbort")):
-            time.sleep(0.002)
-
-
-SETTLE: dict[str, Callable[[BrokerProcess], None]] = {"oncelog": lambda _: None, "apache": _wait_for_markers}
-
-
 def _found(node: BrokerProcess) -> Found:
     return records_of(node), committed_offsets(node.bootstrap_servers, ID)
 
 
-def records_of(node: BrokerProcess, isolation: str = "read_committed") -> Counter[tuple[str, str]]:
-    read = topics.read(node.bootstrap_servers, TARGET, isolation)
-    return Counter(record for records in read.values() for record in records)
-
-
 def _difference(expected: Found | None, found: Found) -> str | None:
     assert expected is not None, "the query has run without a stop before"
-    lost, added = expected[0] - found[0], found[0] - expected[0]
-    if lost or added:
-        return f"lost {dict(lost)}, too many {dict(added)}"
-    return None if expected[1] == found[1] else f"offsets {found[1]}, not {expected[1]}"
-
-
-def watched_session(directory: Path, port: int) -> Any:
-    import pyspark
-
-    classes = directory / "classes"
-    jars = Path(pyspark.__file__).parent / "jars" / "*"
-    subprocess.run([requirements.javac(), "-nowarn", "-cp", str(jars), "-d", str(classes), str(SOURCE)], check=True)
-    session = build_session(
-        app_name="sweep",
-        master="local[2]",
-        settings={
-            "spark.driver.extraClassPath": str(classes),
-            "spark.hadoop.fs.watched.impl": "WatchedFileSystem",
-            "spark.hadoop.fs.watched.port": str(port),
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.memory": "1g",
-        },
-    )
-    session.sparkContext.setLogLevel("FATAL")
-    return session
+    if expected[1] != found[1]:
+        return f"offsets {found[1]}, not {expected[1]}; {difference(expected[0], found[0])}"
+    return difference(expected[0], found[0])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--broker", choices=NODES, required=True)
-    parser.add_argument("--directory", type=Path, required=True)
-    parser.add_argument("--kinds", type=int)
-    parser.add_argument("--only", action="append", metavar="KIND")
-    parser.add_argument("--points", type=int)
+    parser = arguments("kinds", "KIND")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="copy the points that went wrong there")
-    parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
-    choice = random.Random(asked.seed)
-    kinds = [kind for kind in KINDS if asked.only is None or kind.name in asked.only]
-    kinds = kinds if asked.kinds is None else choice.sample(kinds, asked.kinds)
-    sweep = Sweep(asked.broker, asked.directory, asked.keep)
-    try:
-        for kind in kinds:
-            print(json.dumps(asdict(sweep.run(kind, asked.points, choice))), flush=True)
-    finally:
-        sweep.close()
+    run_all(Sweep(asked.broker, asked.directory, asked.keep), KINDS, asked)
     sys.exit(0)
 
 
