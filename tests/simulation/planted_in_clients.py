@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.client.producer import transaction
+from oncelog.client.net.conversation import was_sent
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.lanes import Lane
 from oncelog.client.producer.transaction import TransactionSession
@@ -31,7 +31,7 @@ def _doubt_of_the_last_attempt() -> Patch:
     refuse = TransactionSession._refuse_commit
 
     def refused(self: Any, reply: Any) -> Any:
-        return refuse(self, replace(reply, doubtful=reply.cause is not None and transaction.was_sent(reply.cause)))
+        return refuse(self, replace(reply, doubtful=reply.cause is not None and was_sent(reply.cause)))
 
     return patch.object(TransactionSession, "_refuse_commit", refused)
 

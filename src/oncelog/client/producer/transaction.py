@@ -8,7 +8,7 @@ the transaction, and ends it (EndTxn). TV2 answers EndTxn with the epoch of the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from typing import Any, NoReturn
 
@@ -21,12 +21,8 @@ from oncelog.client.consumer.offsets import (
     require_offsets,
 )
 from oncelog.client.errors import (
-    RETRIABLE,
-    STALE_COORDINATOR,
-    AuthenticationFailed,
     BrokerRefused,
     ClientError,
-    ConnectionLost,
     IllegalState,
     OutcomeUnknown,
     ProducerFenced,
@@ -35,12 +31,11 @@ from oncelog.client.errors import (
     TransactionFailed,
     broker_refusal,
 )
-from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, last_cause, transaction_version
-from oncelog.client.net.conversation import Conversation, ask, was_sent
+from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
+from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import refresh
-from oncelog.client.net.retry import BUSY
-from oncelog.client.net.rights import missing_right
+from oncelog.client.producer.coordinator_replies import CoordinatorReply, ask_coordinator
 from oncelog.client.requests import Api, ApiRequest, milliseconds
 from oncelog.client.transaction_values import DECIDED_STATES
 from oncelog.client.values import (
@@ -56,7 +51,6 @@ from oncelog.wire import ErrorCode
 NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
 MEMBER_VERSION = 3
-NEW_TOPIC_TIMEOUT_MS = 5_000
 DESCRIBE_TIMEOUT_MS = 5_000
 """For what is only asked to say more of an error."""
 
@@ -75,12 +69,6 @@ ABORTABLE = frozenset(
         ErrorCode.stale_member_epoch,
     }
 )
-MAY_BE_WRITTEN = STALE_COORDINATOR | {ErrorCode.unknown_server_error}
-"""What a coordinator also answers that has written what it was asked for, and leads no more when replicas were to have it.
-
-So Kafka's TransactionStateManager does: it makes NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE of the errors of such an
-append. The next coordinator may find the record in its log.
-"""
 
 
 class SessionState(Enum):
@@ -102,21 +90,6 @@ TRANSITIONS: Mapping[SessionState, frozenset[SessionState]] = {
     SessionState.FENCED: frozenset(),
     SessionState.UNKNOWN: frozenset(),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """How asking a coordinator ended.
-
-    `error` is None when no definite answer came in time. `doubtful` says that the request may have been carried out
-    more often than it was answered. `right` is the one that is missing, where the error is about rights.
-    """
-
-    error: ErrorCode | None
-    message: Any
-    doubtful: bool
-    cause: ClientError | None
-    right: str | None = None
 
 
 class TransactionSession:
@@ -212,7 +185,9 @@ class TransactionSession:
         request = self._versioned(requests.TXN_OFFSET_COMMIT, fields, tv1_max=4, tv2_min=5)
         if sender.member_id:
             request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
-        reply = yield from self._ask(CoordinatorKind.GROUP, sender.group_id, request, first_partition_error)
+        reply = yield from ask_coordinator(
+            self._cluster, CoordinatorKind.GROUP, sender.group_id, request, first_partition_error
+        )
         yield from self._accept(reply, what)
 
     def commit_offsets_and_read(
@@ -340,7 +315,7 @@ class TransactionSession:
         except ClientError:
             return False
 
-    def _accept(self, reply: _Reply, what: str) -> Conversation[None]:
+    def _accept(self, reply: CoordinatorReply, what: str) -> Conversation[None]:
         """Raise what an answer inside a transaction means, unless it means success."""
         if reply.error is None:
             failed = TransactionFailed(f"{what}: {reply.cause}")
@@ -358,7 +333,7 @@ class TransactionSession:
         if reply.error is not ErrorCode.none:
             raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_commit(self, reply: _Reply) -> Conversation[NoReturn]:
+    def _refuse_commit(self, reply: CoordinatorReply) -> Conversation[NoReturn]:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
             self._end(SessionState.UNKNOWN)
@@ -372,7 +347,7 @@ class TransactionSession:
             raise TransactionFailed(what, reply.error)
         raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_abort(self, reply: _Reply) -> Conversation[None]:
+    def _refuse_abort(self, reply: CoordinatorReply) -> Conversation[None]:
         what = f"aborting the transaction of {self.transactional_id!r}"
         if reply.error is None:
             self._end(SessionState.UNKNOWN)
@@ -388,50 +363,9 @@ class TransactionSession:
             return ApiRequest(api, fields, version_min=tv2_min)
         return ApiRequest(api, fields, version_max=tv1_max)
 
-    def _ask_owner(self, request: ApiRequest, error_of: ErrorOf) -> Conversation[_Reply]:
-        return (yield from self._ask(CoordinatorKind.TRANSACTION, self.transactional_id, request, error_of))
-
-    def _ask(self, kind: CoordinatorKind, key: str, request: ApiRequest, error_of: ErrorOf) -> Conversation[_Reply]:
-        """Ask a coordinator until its answer is definite or the time is over."""
-        call_timeout_ms = self._cluster.settings.call_timeout_ms
-        retries = yield from self._cluster.retries(call_timeout_ms)
-        new_topic_retries = yield from self._cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
-        doubtful = False
-        cause: ClientError | None = None
-        while True:
-            policy = self._cluster.settings.retry
-            try:
-                address = yield from self._cluster.coordinator(kind, key, retries)
-                message = yield from ask(address, request, (yield from self._cluster.answer_timeout_ms(retries)))
-            except ConnectionLost as lost:
-                cause = yield from last_cause(retries, cause, lost)
-                doubtful = doubtful or was_sent(lost)
-                self._cluster.forget_coordinator(kind, key)
-            except RetriesExhausted as error:
-                cause = error
-                self._cluster.forget_coordinator(kind, key)
-            except BrokerRefused as refused:
-                return _Reply(refused.error, None, doubtful, refused, refused.right)
-            except AuthenticationFailed as refused:
-                if doubtful:
-                    return _Reply(None, None, doubtful, refused)
-                raise
-            else:
-                code = error_of(message)
-                if code not in RETRIABLE and code is not ErrorCode.unknown_server_error:
-                    return _Reply(code, message, doubtful, None, missing_right(request, code))
-                cause = broker_refusal(code, request.api.name)
-                doubtful = doubtful or code in MAY_BE_WRITTEN
-                if code in STALE_COORDINATOR:
-                    self._cluster.forget_coordinator(kind, key)
-                elif code is ErrorCode.unknown_topic_or_partition:
-                    if not (yield from new_topic_retries.pause()):
-                        return _Reply(code, message, doubtful, cause)
-                    continue
-                elif code is ErrorCode.concurrent_transactions:
-                    policy = BUSY
-            if not (yield from retries.pause(policy)):
-                return _Reply(None, None, doubtful, cause)
+    def _ask_owner(self, request: ApiRequest, error_of: ErrorOf) -> Conversation[CoordinatorReply]:
+        kind = CoordinatorKind.TRANSACTION
+        return (yield from ask_coordinator(self._cluster, kind, self.transactional_id, request, error_of))
 
     def _fence(self, what: str, error: ErrorCode) -> NoReturn:
         self._end(SessionState.FENCED)
