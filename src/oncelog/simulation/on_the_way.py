@@ -87,7 +87,8 @@ class OnTheWay:
             for item in topic.partitions or ():
                 first_offsets = [one.first_offset for one in item.aborted_transactions or ()]
                 if first_offsets != sorted(first_offsets):
-                    self._fail(f"{topic.topic}-{item.partition_index}: the aborted transactions are not in order")
+                    name = getattr(topic, "topic", None) or topic.topic_id  # Fetch v13 has the id in place of the name
+                    self._fail(f"{name}-{item.partition_index}: the aborted transactions are not in order")
 
     def _fail(self, what: str) -> None:
         self._failed(SimulationFailure(f"{self._client}: {what}"))
