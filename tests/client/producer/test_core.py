@@ -13,7 +13,7 @@ from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.partition_choice import PartitionChoice
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.producer.state import ProducerPhase
-from oncelog.client.values import TopicPartition
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 from tests.client.scripted import HERE, SETTINGS, ScriptedTransport
@@ -23,14 +23,20 @@ RECORD = Record(None, b"value", (), 0)
 ANSWERS = {
     "FindCoordinator": SimpleNamespace(error_code=ErrorCode.none, host=HERE.host, port=HERE.port),
     "InitProducerId": SimpleNamespace(error_code=ErrorCode.none, producer_id=7, producer_epoch=5),
+    "AddOffsetsToTxn": SimpleNamespace(error_code=ErrorCode.none),
+    "TxnOffsetCommit": SimpleNamespace(
+        topics=[SimpleNamespace(partitions=[SimpleNamespace(error_code=ErrorCode.none)])]
+    ),
+    "EndTxn": SimpleNamespace(error_code=ErrorCode.none),
 }
 
 
 class Driven:
     """A core, and the phase it was in each time it said that something has changed."""
 
-    def __init__(self, settings: ProducerSettings) -> None:
-        self.transport = ScriptedTransport(lambda request: ANSWERS[request.api.name])
+    def __init__(self, settings: ProducerSettings, transaction_version: int = 2) -> None:
+        features = {"transaction.version": transaction_version}
+        self.transport = ScriptedTransport(lambda request: ANSWERS[request.api.name], features=features)
         self.told: list[ProducerPhase] = []
         self.core = ProducerCore(Cluster(SETTINGS), settings, lambda: self.told.append(self.core.state))
 
@@ -67,6 +73,21 @@ def test_abort_without_a_transaction_is_refused(transactional: Driven) -> None:
         transactional.transport.run(transactional.core.abort())
     assert transactional.core.state is ProducerPhase.READY
     assert "EndTxn" not in transactional.transport.names()
+
+
+@pytest.mark.parametrize(("goes_on", "asked"), [(True, ["EndTxn", "InitProducerId"]), (False, ["EndTxn"])])
+def test_only_a_producer_that_goes_on_asks_for_the_epoch_of_a_next_transaction(
+    *, goes_on: bool, asked: list[str]
+) -> None:
+    """With TV1 InitProducerId is answered when all markers are written: a close would wait for every leader."""
+    driven = Driven(ProducerSettings("ledger"), transaction_version=1)
+    core, transport = driven.core, driven.transport
+    transport.run(core.init())
+    core.begin()
+    transport.run(core.commit_offsets("readers", {PLACE: OffsetAndMetadata(1)}))
+    transport.requests.clear()
+    transport.run(core.abort(goes_on=goes_on))
+    assert transport.names() == asked
 
 
 def test_who_waits_is_told_at_once_that_the_transaction_has_failed(transactional: Driven) -> None:
