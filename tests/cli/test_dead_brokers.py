@@ -23,8 +23,11 @@ def run(cli, cluster):
 
 
 @pytest.fixture
-def opened(cluster):
-    """The id of a producer with a transaction that is open in six partitions, each of which is on one broker alone."""
+def opened(cluster, caplog):
+    """The id of a producer with a transaction that is open in six partitions, each of which is on one broker alone.
+
+    A close aborts what is open then, whether or not all markers can be written.
+    """
     name = unique("open")
     with Client(cluster.bootstrap_servers) as client:
         client.create_topics([NewTopic(name, 6, 1)])
@@ -35,6 +38,7 @@ def opened(cluster):
         producer.send(name, b"value", partition=number).result()
     yield name
     producer.close()
+    assert "left to its timeout" not in caplog.text
 
 
 @pytest.fixture

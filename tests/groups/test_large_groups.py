@@ -14,7 +14,10 @@ from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequ
 from oncelog.groups.classic.decision_builder import MembershipDecision
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
+from oncelog.groups.consumer import HeartbeatRequest
+from oncelog.groups.consumer.volatile_state import Deadlines
 from oncelog.groups.timestamps import Timestamps
+from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, START
 
 SIZE = 20
@@ -112,3 +115,96 @@ def test_deadline_that_a_heartbeat_has_moved_is_no_one_s_when_it_passes(monkeypa
         members.pass_deadline()
     assert members.now.steady_ms == heard_ms + SESSION_MS
     assert not members.membership.find(GROUP).members
+
+
+class Looked(dict):
+    """Counts how often somebody goes through it."""
+
+    looks = 0
+
+    def __iter__(self):
+        Looked.looks += 1
+        return super().__iter__()
+
+    def keys(self):
+        Looked.looks += 1
+        return super().keys()
+
+    def items(self):
+        Looked.looks += 1
+        return super().items()
+
+    def values(self):
+        Looked.looks += 1
+        return super().values()
+
+    copy = None
+
+
+def of_the_consumer_protocol(monkeypatch: pytest.MonkeyPatch) -> tuple[ConsumersInMemory, list[Consumer]]:
+    """A settled group. From now on each look at all of it is counted."""
+    groups = ConsumersInMemory()
+    groups.topics.make("t", SIZE)
+    consumers = [Consumer(groups, f"member-{number}", ("t",)) for number in range(SIZE)]
+    for _ in range(4):
+        for one in consumers:
+            one.turn()
+    group = groups.group
+    assert group is not None
+    assert [len(one.owned) for one in consumers] == [1] * SIZE
+    group.members, group.target = Looked(group.members), Looked(group.target)
+
+    def look(deadlines: Deadlines) -> None:
+        Looked.looks += 1
+        deadlines.next_ms = min(deadlines._until_ms.values(), default=float("inf"))
+
+    def iterate(_: Draft[str, float]):
+        Looked.looks += 1
+        raise AssertionError("a decision that changes nothing looks at all of a group")
+
+    monkeypatch.setattr(Deadlines, "look", look)
+    monkeypatch.setattr(Draft, "__iter__", iterate)
+    Looked.looks = 0
+    return groups, consumers
+
+
+def heartbeat(groups: ConsumersInMemory, one: Consumer) -> float:
+    """The next deadline after one more heartbeat."""
+    members, reply = groups.coordinator.members, Parked()
+    request = HeartbeatRequest(GROUP, one.member_id, one.epoch, owned=one.owned)
+    decision = members.consumer_heartbeat(request, reply, groups.now, lambda: UUID(int=1))
+    assert not decision.records
+    decision.remember()
+    next_ms = members.next_deadline_ms(GROUP)
+    assert next_ms is not None
+    return next_ms
+
+
+def test_heartbeat_of_the_consumer_protocol_looks_at_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, consumers = of_the_consumer_protocol(monkeypatch)
+    session_ms = groups._limits.session_timeout_ms
+    began_ms = groups.now.steady_ms
+    groups.now = Timestamps(groups.now.wall_ms, began_ms + 100)
+    for one in consumers:
+        assert heartbeat(groups, one) == began_ms + session_ms
+    assert Looked.looks == 0
+
+
+def test_deadline_that_heartbeats_of_the_consumer_protocol_have_moved_is_no_one_s_when_it_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of the group are looked at once, and then it is quiet until the first of them would be due."""
+    groups, consumers = of_the_consumer_protocol(monkeypatch)
+    session_ms = groups._limits.session_timeout_ms
+    began_ms = groups.now.steady_ms
+    groups.now = Timestamps(groups.now.wall_ms, began_ms + session_ms - 1)
+    for one in consumers:
+        heartbeat(groups, one)
+    groups.now = Timestamps(groups.now.wall_ms, began_ms + session_ms)
+    decision = groups.coordinator.members.expire(GROUP, groups.now)
+    assert not decision.records
+    decision.remember()
+    assert groups.coordinator.members.next_deadline_ms(GROUP) == began_ms + 2 * session_ms - 1
+    monkeypatch.undo()
+    groups.advance(session_ms - 1)
+    assert groups.group is None or not groups.group.members

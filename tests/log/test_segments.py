@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from struct import pack
 
 import pytest
 from hypothesis import given
@@ -455,3 +456,27 @@ def test_segment_of_less_than_a_header_is_damaged(size_bytes: int) -> None:
     on.disk.replace_file(path, on.disk.read_file(path)[:size_bytes])
     with pytest.raises(DamagedLogError, match="at offset 0"):
         on.open(was_clean=True)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("with_offsets", [True, False])
+def test_indexes_beside_an_empty_segment_count_for_nothing(*, was_clean: bool, with_offsets: bool) -> None:
+    """They are left of a segment that began there before: a power cut may keep them, and take its batches."""
+    on = old_segments(LogConfig(segment_bytes=1000, retention_ms=1))
+    assert on.delete_expired() == 3
+    on.sync()
+    end = on.checkpoint = on.log.durability.recovery_point
+    on.log.close()
+    stale = {".timeindex": pack(">qi", START_MS + 100 * HOUR_MS, 5)} | (
+        {".index": pack(">ii", 5, 300)} if with_offsets else {}
+    )
+    for suffix, content in stale.items():
+        on.disk.replace_file(f"{DIRECTORY}/{end:020d}{suffix}", content)
+    assert on.open(was_clean=was_clean).recovery.was_clean is was_clean
+    assert on.log.max_timestamp() is None
+    assert on.log.offset_for_timestamp(START_MS, end) is None
+    for slot in range(7):
+        on.produce(b"a", timestamp_ms=START_MS + slot)
+        assert on.log.max_timestamp() == TimestampOffset(START_MS + slot, end + slot)
+        assert on.log.offset_for_timestamp(START_MS + slot, end + 7) == TimestampOffset(START_MS + slot, end + slot)
+    assert on.log.offset_for_timestamp(START_MS + 7, end + 7) is None

@@ -77,6 +77,7 @@ def test_index_that_was_cleared_begins_again(index: TimeIndex) -> None:
         ([(2, 0), (1, 1)], False),
         ([(1, 1), (2, 0)], False),
         ([(-1, 0)], False),
+        ([(1, -1)], False),
         ([(1, -2)], False),
     ],
 )

@@ -15,7 +15,7 @@ from oncelog.coordination import Parked
 from oncelog.groups import GroupCoordinator
 from oncelog.transactions import DECIDED, ONGOING, TransactionCoordinator, TransactionRecord, transitions
 from oncelog.wire import ErrorCode
-from tests.simulation.planting import Hides, Patch, PlantedBugs
+from tests.simulation.planting import Hides, Patch, PlantedBugs, both
 
 BUGS = PlantedBugs()
 
@@ -147,6 +147,34 @@ def _a_refusal_reserves() -> Patch:
 @BUGS.add("a start leaves hanging transactions open", Hides.CRASHES, 200)
 def _hanging_transactions_stay() -> Patch:
     return patch.object(hanging, "end_after_start", lambda broker: 0)
+
+
+@BUGS.add("a transaction is open whose timeout is over", Hides.IN_A_RULE, 20)
+def _nothing_times_out() -> Patch:
+    return patch.object(TransactionCoordinator, "abort_timed_out", lambda self, now_ms: [])
+
+
+@BUGS.add("a transaction that a start finds open is not timed out", Hides.CRASHES, 60)
+def _found_open_and_left_open() -> Patch:
+    load, abort_timed_out = Transactions.load, TransactionCoordinator.abort_timed_out
+    found: dict[Any, dict[str, Any]] = {}
+
+    def loads(self: Any, partition: int) -> Any:
+        yield from load(self, partition)
+        found[self.coordinator] = {one.transactional_id: one for one in self.coordinator.transactions()}
+
+    def aborts(self: Any, now_ms: int) -> Any:
+        of_before = found.get(self, {})
+        decisions = abort_timed_out(self, now_ms)
+        return [
+            one
+            for one in decisions
+            if self.ids.metadata(one.records[0].transactional_id) is not of_before.get(one.records[0].transactional_id)
+        ]
+
+    return both(
+        patch.object(Transactions, "load", loads), patch.object(TransactionCoordinator, "abort_timed_out", aborts)
+    )
 
 
 @BUGS.add("after a power cut producers keep their epochs", Hides.CRASHES, 200)

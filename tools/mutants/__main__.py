@@ -17,6 +17,7 @@ from queue import SimpleQueue
 from types import FrameType
 
 from tools.mutants import test_map
+from tools.mutants.collected import CannotCollect, Collected
 from tools.mutants.folders import FOLDERS, Folder, folder_of
 from tools.mutants.kinds import files_of, mutants_of
 from tools.mutants.mutant import Mutant, drawn
@@ -40,8 +41,6 @@ def main(arguments: list[str]) -> int:
         return _refuse(f"no mutant has the id {', '.join(sorted(missing))}: its code has changed")
     if options.only:
         chosen.sort(key=lambda mutant: options.only.index(mutant.id))
-    else:
-        chosen.sort(key=lambda mutant: names.index(folder_of(mutant.path).name))
     print(f"{len(chosen)} of {len(mutants)} mutants", flush=True)
     if options.list:
         for mutant in chosen:
@@ -64,9 +63,9 @@ def _run(options: argparse.Namespace, paths: list[str], sources: dict[str, bytes
         try:
             maps = _maps(folders, trees, with_further=options.further_seconds > 0)
             asked = Asked(options.further_seconds, options.start_seconds, not options.without_java)
-            trials = [Trial(tree, maps, asked) for tree in trees]
+            trials = [Trial(tree, maps, Collected(tree, list(maps)), asked) for tree in trees]
             for folder in folders:
-                run = trials[0].without_a_change(folder.tests)
+                run = trials[0].without_a_change(folder)
                 if not run.passed:
                     return _refuse(f"{folder.tests} fails without any change: {run.failed_test}")
             for outcome in _tried(trials, chosen):
@@ -80,6 +79,11 @@ def _run(options: argparse.Namespace, paths: list[str], sources: dict[str, bytes
         except KeyboardInterrupt:
             print(_table(folders, outcomes))
             return 130
+        except CannotCollect as error:
+            return _refuse(f"the tests cannot be collected: {error}")
+        finally:
+            for tree in trees:
+                tree.stop()
     print(_table(folders, outcomes))
     return 0 if all(outcome.verdict.is_found for outcome in outcomes) else 1
 

@@ -1,4 +1,4 @@
-"""What pytest is told in a copy of the tree: which tests to leave out, whose lines to remember, and how much it may take."""
+"""What pytest is told in a copy of the tree: which tests to run, whose lines to remember, and how much it may take."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import coverage
 import pytest
 
+from tools.mutants.forks import Forks
+
 MEMORY = 8 << 30
 FILE_SIZE = 2 << 30
 """What a loop without an end may take of the machine."""
@@ -17,10 +19,12 @@ FILE_SIZE = 2 << 30
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mutants")
-    group.addoption("--left-out", metavar="FILE", help="run none of the tests that it names, as a list in JSON")
-    group.addoption("--chosen", metavar="FILE", help="run those alone that it names, as a list in JSON")
+    group.addoption("--chosen", metavar="FILE", help="run those alone that it names, as a list in JSON, in its order")
     group.addoption(
         "--remember", metavar="FILE", help="say in it which test runs which line, and for how long each runs"
+    )
+    group.addoption(
+        "--forks", metavar="QUESTIONS,ANSWERS", help="run what is asked for in forks, and say so in these files"
     )
     group.addoption("--limited", action="store_true", help="take no more than a share of the machine")
 
@@ -29,6 +33,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--limited"):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_SIZE, FILE_SIZE))
+    forks = config.getoption("--forks")
+    if forks is not None:
+        questions, answers = map(int, forks.split(","))
+        config.pluginmanager.register(Forks(questions, answers, MEMORY, FILE_SIZE))
     remembered = config.getoption("--remember")
     if remembered is not None:
         config.pluginmanager.register(_Remembering(Path(remembered)))
@@ -45,14 +53,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    left_out, chosen = _named(config, "--left-out"), _named(config, "--chosen")
-    kept = [item for item in items if item.nodeid not in (left_out or ()) and (chosen is None or item.nodeid in chosen)]
-    items[:] = kept
-
-
-def _named(config: pytest.Config, option: str) -> set[str] | None:
-    file = config.getoption(option)
-    return None if file is None else set(json.loads(Path(file).read_text()))
+    chosen = config.getoption("--chosen")
+    if chosen is not None:
+        order = {test: number for number, test in enumerate(json.loads(Path(chosen).read_text()))}
+        items[:] = sorted((item for item in items if item.nodeid in order), key=lambda item: order[item.nodeid])
 
 
 class _Remembering:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,12 @@ class TestMap:
         self._data = CoverageData(basename=str(file))
         self._data.read()
         self._measured = {_in_tree(path): path for path in self._data.measured_files()}
+
+    def runs_at_import(self, mutant: Mutant) -> bool:
+        """Whether its lines ran before any test."""
+        measured = self._measured.get(mutant.path)
+        by_line = self._data.contexts_by_lineno(measured) if measured is not None else {}
+        return any("" in by_line.get(line, ()) for line in range(mutant.first_line, mutant.last_line + 1))
 
     def covering(self, mutant: Mutant) -> set[str]:
         """The tests that run one of the mutant's lines, or any line of its file where an import runs those."""
@@ -56,7 +63,7 @@ def _in_tree(path: str) -> str:
     return path[path.rindex("/src/oncelog/") + 1 :]
 
 
-def quickest(seconds: dict[str, float], budget_s: float) -> list[str]:
+def quickest(seconds: dict[str, float], budget_s: float = math.inf) -> list[str]:
     """As many tests as fit into this time, the quickest first."""
     chosen, taken_s = [], 0.0
     for test in sorted(seconds, key=lambda test: (seconds[test], test)):

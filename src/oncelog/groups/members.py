@@ -7,6 +7,7 @@ next.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
@@ -262,7 +263,11 @@ class Members:
         group = self.consumer_group(name)
         if group is None:
             return self.classic.expire(name, now)
-        return self._remove(group, self.consumers.expired(name, now), now)
+        expired = self.consumers.expired(name, now)
+        if not expired:
+            # Heartbeats have moved the deadline away, or whose it was has left.
+            return Decision((), (), partial(self.consumers.look_at_deadlines, name))
+        return self._remove(group, expired, now)
 
     def unload(self, name: str, now: Timestamps) -> tuple[PendingResponse, ...]:
         """Nobody coordinates the group here any more: forget it. What those of its members hear who wait."""

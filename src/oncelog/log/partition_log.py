@@ -9,7 +9,7 @@ from oncelog.environment import Clock, Disk, DiskFullError, Syncable
 from oncelog.log import timestamps
 from oncelog.log.aborted_check import digest_of
 from oncelog.log.config import LogConfig
-from oncelog.log.damage import DamagedLogError
+from oncelog.log.epoch_limit import epoch_beyond
 from oncelog.log.following import Followed, leader_batches
 from oncelog.log.kept_epochs import NO_LEADER_EPOCH
 from oncelog.log.limits import refusal
@@ -154,15 +154,17 @@ class PartitionLog:
     def lead(self, epoch: int) -> None:
         """Become the leader's log: batches carry this epoch, and it begins here and now.
 
-        Raises DamagedLogError if the log has one that is to come yet: no CRC covers what its batches say.
+        Raises UnknownEpochError.
         """
-        later = next((one for one in self._epochs.noted.starts if one.epoch > epoch), None)
-        if later is not None:
-            raise DamagedLogError(
-                f"{self.directory} is damaged at offset {later.start_offset}: the leader epoch is {later.epoch} there, and it "
-                f"is led under {epoch}"
-            )
+        self.check_epochs(epoch)
         self._epochs.lead(epoch, self._offsets.end)
+
+    def check_epochs(self, leader_epoch_max: int) -> None:
+        """Raises UnknownEpochError if the log has an epoch that is to come yet: no CRC covers what its batches say."""
+        later = next((one for one in self._epochs.noted.starts if one.epoch > leader_epoch_max), None)
+        if later is not None:
+            segment = self._segments[self._segments.slot_of(later.start_offset)]
+            raise epoch_beyond(segment, self.directory, later, leader_epoch_max)
 
     def follow(self) -> None:
         """Become a follower's log: what it appends carries its leader's epochs."""

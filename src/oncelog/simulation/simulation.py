@@ -31,6 +31,7 @@ from oncelog.simulation.transport import Play
 
 CALM_MS = (1_000.0, 10_000.0)
 CALL_TIMEOUTS_MS = (2_500, 10_000, 30_000)
+LEFT_TIMEOUTS_MS = (3_000, 15_000)
 WRITERS = ("writer", "plain", "admin")
 
 
@@ -102,6 +103,7 @@ class Simulation:
     def _settle(self) -> None:
         """Without faults, everything comes to its end in time."""
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
+        self._leave_transaction(stream(self.seed, "who leaves"))
         self.shared.stop_writing()
         self.driver.until_settled("the writers do not end", lambda: busy_client(self.clients, WRITERS))
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
@@ -113,6 +115,18 @@ class Simulation:
         self.driver.until_settled("transactions do not end", self.invariants.unsettled)
         self.invariants.audit()
         self.invariants.audit_settled()
+
+    def _leave_transaction(self, random: Random) -> None:
+        """In half of the runs a client leaves for good, and its transaction is open: time alone ends it, maybe after a start."""
+        if random.random() < 0.5:
+            return
+        timeout_ms = random.choice(LEFT_TIMEOUTS_MS)
+        leaver = self._population.client("leaver", lambda node: workload.leave_open(node, self.shared, timeout_ms))
+        self.driver.finish("opening a transaction", leaver, 2 * MINUTE_MS)
+        leaver.kill()
+        if random.random() < 0.5:
+            self.broker.die(power=False)
+            self.broker.start()
 
     def _committed(self, group: str, partition: TopicPartition) -> int:
         """-1 where the group has committed nothing."""

@@ -143,6 +143,16 @@ def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: st
     yield from producer.close()
 
 
+def leave_open(node: ClientNode, shared: Shared, timeout_ms: int) -> Play:
+    """A transaction that its producer neither commits nor aborts."""
+    producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", timeout_ms, 0))
+    yield from producer.init()
+    producer.begin()
+    written = shared.history.write(node.name, is_transactional=True)
+    yield from send_record(node, shared, producer, written, INPUT)
+    yield from producer.flush()
+
+
 def end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
     if written.outcome is Outcome.ENDING and not isinstance(error, ProducerFenced):
         written.outcome = Outcome.UNKNOWN

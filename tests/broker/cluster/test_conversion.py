@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from struct import pack
 from uuid import UUID
 
 import pytest
@@ -43,6 +44,8 @@ MINUTE = timedelta(minutes=1)
 TOPICS = {"__consumer_offsets", "__transaction_state", TOPIC}
 PARTITIONS = 6
 LAST_WRITES = 3
+LEADER_EPOCH = 12
+"""Where a batch has it."""
 
 
 @pytest.fixture
@@ -413,8 +416,28 @@ def test_disk_that_fails_ends_it_with_one_sentence(world: ConversionInMemory) ->
 def test_journal_that_lacks_a_start_is_refused(world: ConversionInMemory) -> None:
     """Leader epochs would begin below those of the records."""
     world.disk.replace_file(f"{DIRECTORY}/{TOPIC}-0/leader-epoch-checkpoint", b"0\n1\n9 0\n")
+    log = f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log"
+    batches = world.disk.read_file(log)
+    world.disk.replace_file(log, batches[:LEADER_EPOCH] + pack(">i", 9) + batches[LEADER_EPOCH + 4 :])
     with pytest.raises(DiskError, match="it knows of 1 starts, and ledger has records of start 10"):
         world.convert()
+
+
+def test_checkpoint_with_an_epoch_that_no_record_has_is_blamed_itself_until_a_start_makes_it_anew(
+    world: ConversionInMemory,
+) -> None:
+    path = f"{DIRECTORY}/{TOPIC}-0/leader-epoch-checkpoint"
+    before = world.disk.read_file(path)
+    world.disk.replace_file(path, b"0\n1\n9 0\n")
+    with pytest.raises(
+        DiskError, match=f"{path} is damaged: it has leader epoch 9, which no record has, .* knows of 1 starts"
+    ):
+        world.convert()
+    world.start_alone()
+    world.stop_alone()
+    assert world.disk.read_file(path) == before
+    assert world.convert().is_news
+    check_goes_on(world)
 
 
 def test_member_does_not_give_its_id_to_an_ensemble_that_has_none(world: ConversionInMemory) -> None:

@@ -121,7 +121,10 @@ def test_bit_of_a_leader_epoch_takes_one_replica_offline_and_not_its_broker():
     cluster.disks[0].flip(path, 13, 4)
     cluster.start_served(0)
     cluster.until(lambda: cluster.partition(0, TOPIC).is_offline)
-    assert "is damaged at offset 0: the leader epoch is 262144 there" in cluster.partition(0, TOPIC).damage
+    assert (
+        "is damaged at offset 0, byte 0: the leader epoch is 262144, and there were"
+        in cluster.partition(0, TOPIC).damage
+    )
     assert produced(cluster, 0, b"served", index=1) is NONE
 
 

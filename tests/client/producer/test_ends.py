@@ -47,8 +47,11 @@ def test_record_for_an_unknown_topic_is_refused_at_once_by_a_producer_that_was_c
     """No broker is asked about the topic any more."""
     producer = Producer(oncelog_broker.bootstrap_servers)
     producer.close()
+    name = unique("never-heard-of")
     with pytest.raises(IllegalState, match="this producer was closed"):
-        producer.send(unique("never-heard-of"), b"late")
+        producer.send(name, b"late")
+    with Client(oncelog_broker.bootstrap_servers) as client:
+        assert name not in client.metadata(), "who is asked about a topic makes it"
 
 
 def test_full_batches_of_a_transaction_that_was_aborted_are_in_no_later_one(oncelog_broker, topic: str) -> None:

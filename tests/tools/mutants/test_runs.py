@@ -49,15 +49,16 @@ def test_it_ends():
 
 SLOW = """
 import threading
-from pathlib import Path
-
-HAS_RUN = Path(__file__).with_name("has-run")
 
 
-def pytest_sessionstart():
-    if HAS_RUN.exists():
-        threading.Event().wait()
-    HAS_RUN.touch()
+def pytest_runtest_setup():
+    threading.Event().wait()
+"""
+
+
+BROKEN = """
+def pytest_runtest_setup():
+    raise OSError("the disk is full")
 """
 
 
@@ -122,19 +123,28 @@ def test_found_and_unfound_changes_are_told_apart_and_the_unfound_one_is_shown(t
 
 def test_change_that_makes_a_loop_endless_is_found_by_its_time(tree: Path) -> None:
     endless = id_of(tree, "        pass")
-    run = mutants(tree, "--only", endless, "--start-seconds", "20")
+    run = mutants(tree, "--only", endless, "--start-seconds", "5")
     assert run.returncode == 0
     assert f"found, by its time   {endless} " in run.stdout
 
 
 def test_machine_that_is_too_slow_for_the_tests_decides_nothing(tree: Path) -> None:
-    """From the second run of the tests on, none begins."""
     (tree / "tests/coordination/conftest.py").write_text(SLOW)
     claimed = id_of(tree, "    return size > 10")
-    run = mutants(tree, "--only", claimed, "--start-seconds", "20")
+    run = mutants(tree, "--only", claimed, "--start-seconds", "2")
     assert run.returncode == 1
-    assert re.search(rf"(?m)^UNDECIDED, for the tests take as long without it {claimed} ", run.stdout)
+    assert re.search(rf"(?m)^UNDECIDED, for the tests fail or take as long without it {claimed} ", run.stdout)
     assert re.search(r"(?m)^coordination +1 +0 +0% +0 +0 +1$", run.stdout)
+
+
+def test_test_that_fails_from_some_time_on_whatever_it_tests_finds_nothing(tree: Path) -> None:
+    (tree / "tests/coordination/conftest.py").write_text(BROKEN)
+    claimed = id_of(tree, "    return size > 10")
+    run = mutants(tree, "--only", claimed)
+    assert run.returncode == 1
+    assert re.search(
+        rf"(?m)^UNDECIDED, .* {claimed} .* tests/coordination/test_limits.py::test_ten_are_full$", run.stdout
+    )
 
 
 def test_test_that_was_written_after_the_map_is_asked(tree: Path) -> None:

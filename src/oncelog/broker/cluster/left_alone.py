@@ -21,7 +21,7 @@ from oncelog.groups.consumer.records import MemberRecord
 from oncelog.log import LEADER_EPOCHS, LogDirectories, NodeIdentity, read_own_checkpoint
 from oncelog.log.checkpoints import read_epoch_starts
 from oncelog.log.names import LOG, offset_of
-from oncelog.records import batches, decode_batch
+from oncelog.records import BatchHeader, batches, decode_batch
 from oncelog.wire import WireError
 
 
@@ -75,11 +75,18 @@ class LeftAlone:
         for topic, path in self._partitions():
             starts = read_epoch_starts(self.disk, f"{path}/{LEADER_EPOCHS}")
             newest = max((one.epoch for one in starts), default=-1)
-            if newest >= self.leader_epoch:
+            if newest < self.leader_epoch:
+                continue
+            if not any(header.leader_epoch == newest for _, header, _ in _batches(self.disk, path)):
                 raise DiskError(
-                    f"{self.journal.path} is damaged: it knows of {self.leader_epoch} starts, and {topic.name} has records of "
-                    f"start {newest + 1}: restore it from a copy"
+                    f"{path}/{LEADER_EPOCHS} is damaged: it has leader epoch {newest}, which no record has, and the journal knows "
+                    f"of {self.leader_epoch} starts: start the broker without zookeeper.connect, which makes the file anew, and "
+                    "stop it with SIGTERM"
                 )
+            raise DiskError(
+                f"{self.journal.path} is damaged: it knows of {self.leader_epoch} starts, and {topic.name} has records of "
+                f"start {newest + 1}: restore it from a copy"
+            )
 
     def _check_groups(self) -> None:
         """Committed offsets stay, whatever the protocol. Members of KIP-848 could not go on, and nobody would tell them why."""
@@ -132,14 +139,20 @@ def read_left_alone(disk: Disk, directories: LogDirectories, settings: Settings)
 
 def _member_records(disk: Disk, path: str) -> Iterator[MemberRecord]:
     """Who joined consumer groups and left them, in a partition that was closed. What cannot be read no coordinator goes by."""
-    for name in disk.list_directory(path):
-        if offset_of(name, LOG) is None:
-            continue
-        data = disk.read_file(f"{path}/{name}")
+    for data, header, position in _batches(disk, path):
         with suppress(WireError):
-            for position, header in batches(data):
-                for record in () if header.is_control else decode_batch(data, position):
-                    with suppress(WireError):
-                        found = groups.decode(record)
-                        if isinstance(found, MemberRecord):
-                            yield found
+            for record in () if header.is_control else decode_batch(data, position):
+                with suppress(WireError):
+                    found = groups.decode(record)
+                    if isinstance(found, MemberRecord):
+                        yield found
+
+
+def _batches(disk: Disk, path: str) -> Iterator[tuple[bytes, BatchHeader, int]]:
+    """The batches of a partition: the file, the header, and where in the file it is; of each file those that can be read."""
+    for name in disk.list_directory(path):
+        if offset_of(name, LOG) is not None:
+            data = disk.read_file(f"{path}/{name}")
+            with suppress(WireError):
+                for position, header in batches(data):
+                    yield data, header, position

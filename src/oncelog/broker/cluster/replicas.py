@@ -231,6 +231,8 @@ class Replicas:
                     # with what is coordinated here under an epoch above the one that this coordinator knows.
                     self._leads.elected(partition, state.leader_epoch)
             else:
+                # Its leader would tell it for ever that the epoch is out of range.
+                partition.log.check_epochs(state.leader_epoch)
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)
                 if state.leader >= 0 and (self._node_id in state.isr or not self._is_handing_over):

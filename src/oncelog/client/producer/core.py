@@ -269,20 +269,23 @@ class ProducerCore:
         if self.state is ProducerPhase.READY:
             self._fail(_interrupted(ProducerPhase.COMMITTING_TRANSACTION))
 
-    def abort(self) -> Conversation[None]:
-        """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown."""
+    def abort(self, *, goes_on: bool = True) -> Conversation[None]:
+        """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown.
+
+        Who `goes_on` needs another epoch: with TV1 that waits for the markers, and so for a leader of each partition.
+        """
         self.require_transaction()
         self._require_flushed()
-        yield from self._end(ProducerPhase.ABORTING_TRANSACTION)
+        yield from self._end(ProducerPhase.ABORTING_TRANSACTION, goes_on=goes_on)
 
-    def _end(self, phase: ProducerPhase) -> Conversation[None]:
+    def _end(self, phase: ProducerPhase, *, goes_on: bool = True) -> Conversation[None]:
         session, commit = self._transactional(), phase is ProducerPhase.COMMITTING_TRANSACTION
         try:
             self._become(phase)
             # Nothing was added, so there is nothing to end: the coordinator would take it for a retry of the last end.
             if self._added or self._has_offsets:
                 yield from session.end(commit)
-            if not commit:
+            if not commit and goes_on:
                 yield from session.bump()
             self.error = None
             self._become(ProducerPhase.READY)

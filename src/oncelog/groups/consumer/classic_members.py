@@ -66,7 +66,7 @@ class ClassicMembers:
         after = turn.advance(before, replace(before, subscription=said), by_id(subscription.owned, self._topics))
         if isinstance(after, Refusal):
             return _refused(after.error, request.member_id)
-        self._live.joins.pop(after.member_id, None)
+        self._live.joins.forget(after.member_id)
         self._live.syncs[after.member_id] = now.steady_ms + request.rebalance_timeout_ms
         self._live.sessions[after.member_id] = now.steady_ms + request.session_timeout_ms
         answer = JoinAnswer(_NONE, after.member_id, after.progress.epoch, CONSUMER, request.protocols[0][0])
@@ -104,7 +104,7 @@ class ClassicMembers:
         if self._group.target_epoch.epoch > member.progress.epoch and member.progress.state is not UNREVOKED_PARTITIONS:
             self._must_join_again(member, now)
             return SyncAnswer(ErrorCode.rebalance_in_progress)
-        self._live.syncs.pop(member.member_id, None)
+        self._live.syncs.forget(member.member_id)
         self._live.sessions[member.member_id] = now.steady_ms + classic.session_timeout_ms
         subscription = read_subscription(metadata)
         version = 0 if subscription is None else subscription.version
@@ -135,8 +135,8 @@ class ClassicMembers:
         )
 
     def _must_join_again(self, member: ConsumerGroupMember, now: Timestamps) -> None:
-        deadline_ms = now.steady_ms + member.subscription.rebalance_timeout_ms
-        self._live.joins.setdefault(member.member_id, deadline_ms)
+        if member.member_id not in self._live.joins:
+            self._live.joins[member.member_id] = now.steady_ms + member.subscription.rebalance_timeout_ms
 
     def _checked(self, member_id: str, instance_id: str | None, generation: int) -> ConsumerGroupMember | ErrorCode:
         member = self._named(member_id, instance_id)

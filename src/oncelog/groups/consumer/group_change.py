@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from oncelog.coordination.draft import Draft
 from oncelog.coordination.regex import matching, regex_problem
 from oncelog.groups.consumer.assignment import NOTHING, Assignment
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
@@ -38,7 +39,7 @@ REGEX_INTERVAL_MS = 10_000
 
 
 class GroupChange:
-    """`records` is what has come of it so far, and `live` is changed for it: the copy that the decision works on.
+    """`records` is what has come of it so far, and `live` is changed for it: the draft that the decision works on.
 
     What was decided counts for what is decided after it.
     """
@@ -52,9 +53,9 @@ class GroupChange:
         self._topics = topics
         self._limits = limits
         self._now = now
-        self._members = dict(group.members)
-        self._target = dict(group.target)
-        self._regexes = dict(group.regexes)
+        self._members = Draft(group.members)
+        self._target = Draft(group.target)
+        self._regexes = Draft(group.regexes)
 
     # --- members that come and go
 
@@ -222,7 +223,7 @@ class GroupChange:
     def _watch_revocation(self, member: ConsumerGroupMember) -> None:
         """It has its rebalance timeout for giving up what is to be another's."""
         if member.uses_classic_protocol or member.progress.state is not UNREVOKED_PARTITIONS:
-            self.live.revocations.pop(member.member_id, None)
+            self.live.revocations.forget(member.member_id)
         else:
             deadline_ms = self._now.steady_ms + member.subscription.rebalance_timeout_ms
             self.live.revocations[member.member_id] = deadline_ms

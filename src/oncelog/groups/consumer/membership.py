@@ -1,7 +1,7 @@
 """The members of every consumer group (KIP-848): heartbeats, leaving, and silence.
 
 They keep the contract of `coordination/decision.py`: what a decision does to deadlines, which are in memory alone, is done to a
-copy of them.
+draft of them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
-from functools import partial
 from uuid import UUID
 
 from oncelog.coordination import Decision
@@ -87,21 +86,25 @@ class ConsumerMembership:
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescription:
         return describe_consumers(group, self._topics, self._limits.of(group.name).assignors[0])
 
-    def _live_copy(self, name: str) -> VolatileState:
+    def _draft(self, name: str) -> VolatileState:
         live = self._live.get(name)
-        return VolatileState() if live is None else live.copy()
+        return VolatileState() if live is None else live.draft()
 
     def _remembering(self, name: str, live: VolatileState) -> Callable[[], None]:
         """What puts deadlines in the place of those that a decision was made on."""
-        return partial(self._live.__setitem__, name, live)
+
+        def remember() -> None:
+            live.keep()
+            self._live[name] = live
+
+        return remember
 
     def _begun(self, group: ConsumerGroup, now: Timestamps) -> VolatileState:
         """Every member has its whole time."""
-        sessions = {
-            member.member_id: now.steady_ms + self._session_timeout_ms(group, member)
-            for member in group.members.values()
-        }
-        return VolatileState(sessions)
+        live = VolatileState()
+        for member in group.members.values():
+            live.sessions[member.member_id] = now.steady_ms + self._session_timeout_ms(group, member)
+        return live
 
     def _session_timeout_ms(self, group: ConsumerGroup, member: ConsumerGroupMember) -> int:
         classic = member.subscription.classic
@@ -124,7 +127,7 @@ class ConsumerMembership:
         Errors: unknown_member_id, fenced_member_epoch, fenced_instance_id, unreleased_instance_id,
         group_max_size_reached, invalid_regular_expression.
         """
-        return self._heartbeat(request, group, self._live_copy(group.name), now, new_uuid)
+        return self._heartbeat(request, group, self._draft(group.name), now, new_uuid)
 
     def first_heartbeat(
         self,
@@ -181,8 +184,8 @@ class ConsumerMembership:
     ) -> Decision[ConsumerRecord, None]:
         """KIP-848: a static member that will be back; what it has is kept as long as its session lasts."""
         left = member.progress.temporarily_left()
-        live = self._live_copy(group.name)
-        live.revocations.pop(member.member_id, None)
+        live = self._draft(group.name)
+        live.revocations.forget(member.member_id)
         record = CurrentAssignmentRecord(group.name, member.member_id, left, now.wall_ms)
         return Decision((record,), None, self._remembering(group.name, live))
 
@@ -213,7 +216,7 @@ class ConsumerMembership:
         self, request: SyncRequest, group: ConsumerGroup, now: Timestamps
     ) -> Decision[ConsumerRecord, SyncAnswer]:
         """SyncGroup. Errors: those of ClassicMembers.sync."""
-        live = self._live_copy(group.name)
+        live = self._draft(group.name)
         answer = ClassicMembers(group, live, self._topics).sync(request, now)
         return Decision((), answer, self._remembering(group.name, live))
 
@@ -221,18 +224,21 @@ class ConsumerMembership:
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Timestamps
     ) -> Decision[ConsumerRecord, ErrorCode]:
         """Heartbeat. Errors: those of ClassicMembers.heartbeat."""
-        live = self._live_copy(group.name)
+        live = self._draft(group.name)
         answer = ClassicMembers(group, live, self._topics).heartbeat(member_id, instance_id, generation, now)
         return Decision((), answer, self._remembering(group.name, live))
 
     def _change(self, group: ConsumerGroup, now: Timestamps) -> GroupChange:
-        return GroupChange(group, self._live_copy(group.name), self._topics, self._limits.of(group.name), now)
+        return GroupChange(group, self._draft(group.name), self._topics, self._limits.of(group.name), now)
 
     # --- what time brings
 
     def next_deadline_ms(self, name: str) -> float | None:
         live = self._live.get(name)
         return None if live is None else live.next_deadline_ms()
+
+    def look_at_deadlines(self, name: str) -> None:
+        self._live[name].look_at_deadlines()
 
     def expired(self, name: str, now: Timestamps) -> list[ConsumerGroupMember]:
         """Members that were silent, or kept what is another's, for too long."""

@@ -196,14 +196,14 @@ class AsyncProducer(AsyncBase):
     async def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
         async with self._one_call_at_a_time:
-            await self._abort()
+            await self._abort(goes_on=True)
 
-    async def _abort(self) -> None:
+    async def _abort(self, *, goes_on: bool) -> None:
         self._core.require_transaction()
         self._core.drop()
         self._wake()
         await self._wait(lambda: self._core.is_dropped, None)
-        await self._run(self._core.abort())
+        await self._run(self._core.abort(goes_on=goes_on))
 
     async def close(self) -> None:
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
@@ -247,7 +247,7 @@ class AsyncProducer(AsyncBase):
                 self._core.send_now()
                 self._wake()
                 await self._wait(lambda: self._core.is_flushed, None)
-                await self._abort()
+                await self._abort(goes_on=False)
         except ClientError as error:
             log_left_open(error)
 

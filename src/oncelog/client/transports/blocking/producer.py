@@ -235,12 +235,15 @@ class Producer:
     def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
         with self._one_call_at_a_time.ours():
-            with self._changed.ours():
-                self._core.require_transaction()
-                self._core.drop()
-            self._sending.wake()
-            self._wait(lambda: self._core.is_dropped, None)
-            self._calls.run(self._core.abort())
+            self._abort(goes_on=True)
+
+    def _abort(self, *, goes_on: bool) -> None:
+        with self._changed.ours():
+            self._core.require_transaction()
+            self._core.drop()
+        self._sending.wake()
+        self._wait(lambda: self._core.is_dropped, None)
+        self._calls.run(self._core.abort(goes_on=goes_on))
 
     def close(self) -> None:
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
@@ -296,7 +299,7 @@ class Producer:
                     self._core.send_now()
                 self._sending.wake()
                 self._wait(lambda: self._core.is_flushed, None)
-                self.abort_transaction()
+                self._abort(goes_on=False)
             except ClientError as error:
                 log_left_open(error)
 
