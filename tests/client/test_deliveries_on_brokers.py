@@ -121,9 +121,7 @@ def test_compressed_records_reach_another_client_with_all_they_carry(log, topic,
     value = b"much of the same " * 500
     with Producer(log.bootstrap_servers, compression=compression) as producer:
         for number in range(20):
-            producer.send(
-                topic, value, key=b"%d" % number, partition=0, headers=[("h", b"x"), ("n", None)], timestamp_ms=7
-            )
+            producer.send(topic, value, key=b"%d" % number, partition=0, headers={"h": b"x", "n": None}, timestamp_ms=7)
     other = confluent_kafka.Consumer({"bootstrap.servers": log.bootstrap_servers, "group.id": topic})
     other.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     found = []

@@ -15,6 +15,8 @@ from harness.kafka_tools import Ended, KafkaTools, ToolProcess
 from harness.known_topics import wait_until_known
 from harness.processes import BrokerProcess
 from harness.waiting import until
+from oncelog import client
+from oncelog.records import ControlType
 from tests.conftest import NodeMaker
 
 pytestmark = [pytest.mark.jvm, pytest.mark.client("Kafka's tools"), pytest.mark.drawn(6)]
@@ -219,6 +221,31 @@ def test_transactions_are_listed_described_and_none_hangs(tools: KafkaTools, log
     assert (shown["TransactionState"], shown["TopicPartitions"]) == ("Ongoing", f"{name}-0")
     assert len(tools("kafka-transactions", "find-hanging", "--broker-id", "1").lines) == 1
     producer.abort_transaction(30)
+
+
+def test_abort_for_a_producer_that_the_partition_does_not_know_is_written(
+    tools: KafkaTools, log: BrokerProcess, name: str
+) -> None:
+    """KIP-664: an administrator names a producer id and epoch. Who asks for control records sees the marker."""
+    create(tools, name)
+    place = ("--topic", name, "--partition", "0")
+    unknown = ("--producer-id", "471100", "--producer-epoch", "5", "--coordinator-epoch", "0")
+    assert tools("kafka-transactions", "abort", *place, *unknown).status == 0
+    with client.Producer(log.bootstrap_servers) as producer:
+        assert producer.send(name, b"value").result().offset == 1
+    place_read = client.TopicPartition(name, 0)
+    with client.Consumer(log.bootstrap_servers, include_control=True) as consumer:
+        consumer.assign({place_read: 0})
+        records: list[client.ConsumedRecord] = []
+        until(lambda: bool(records.extend(consumer.poll(100)) or len(records) == 2))
+    found = records[0]
+    assert (found.offset, found.producer_id, found.control) == (0, 471100, ControlType.ABORT)
+    read = tools("kafka-console-consumer", "--topic", name, "--from-beginning", "--max-messages", "1")
+    assert [line for line in read.lines if line.startswith("v")] == ["value"]
+    earlier = ("--producer-id", "471100", "--producer-epoch", "4", "--coordinator-epoch", "0")
+    refused = tools("kafka-transactions", "abort", *place, *earlier)
+    assert refused.status == 1, "a marker of an earlier epoch comes late"
+    assert "epoch" in refused.text
 
 
 def test_leaders_and_replicas_stay_where_they_are(tools: KafkaTools, name: str) -> None:

@@ -319,7 +319,7 @@ class BrokerCore:
         """Who gives out producer ids, and who leads what."""
         if self.membership is None:
             blocks = ReservedBlocks(self._journal, state.reserved_producer_ids)
-            self.producer_ids = ProducerIds(blocks.next_block, blocks.first())
+            self.producer_ids = ProducerIds(blocks.next_block, blocks.first(), blocks.skip)
             self.known_brokers = OneBroker(self)
         else:
             from oncelog.broker.cluster import beginning

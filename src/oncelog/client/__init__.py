@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         UnsupportedVersion,
     )
     from oncelog.client.groups.values import GroupDescription, GroupListing, GroupMember
+    from oncelog.client.groups.wanted_topics import SubscriptionPattern
     from oncelog.client.producer.lanes import Written
     from oncelog.client.producer.open_batch import RecordMetadata
     from oncelog.client.producer.partitioners import PartitionsOfTopic
@@ -148,6 +149,7 @@ __all__ = [
     "RetriesExhausted",
     "Security",
     "SharedProducer",
+    "SubscriptionPattern",
     "TopicAuthorizationFailed",
     "TopicDescription",
     "TopicPartition",
@@ -230,6 +232,7 @@ _HOMES = {
     "RetriesExhausted": "oncelog.client.errors",
     "Security": "oncelog.client.security",
     "SharedProducer": "oncelog.client.transports.blocking.shared_producer",
+    "SubscriptionPattern": "oncelog.client.groups.wanted_topics",
     "TopicAuthorizationFailed": "oncelog.client.errors",
     "TopicDescription": "oncelog.client.topic_values",
     "TopicPartition": "oncelog.client.values",

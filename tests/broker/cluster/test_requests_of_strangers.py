@@ -231,7 +231,40 @@ def test_administrator_ends_the_transaction_that_hangs_and_commits_none(attacked
     assert not is_open(attacked, producer)
     end = attacked.cluster.partition(0, TOPIC).log.log_end_offset
     assert marked(attacked.administrator.ask(0, aborting)) is ErrorCode.none
-    assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end, "there is nothing to end any more"
+    assert attacked.cluster.partition(0, TOPIC).log.log_end_offset == end + 1, "as Kafka, which asks for no transaction"
+
+
+def test_abort_of_an_administrator_for_a_producer_without_a_transaction_fences_nobody(attacked: Attacked) -> None:
+    """The producer may be idle at any coordinator, or get its id only later: it begins with epoch 0."""
+    producer = {"producer_id": FAR_AHEAD, "producer_epoch": 0}
+    log = attacked.cluster.partition(0, TOPIC).log
+    for number in (1, 32767):
+        later = marker(producer, committed=False, epoch=number)
+        assert marked(attacked.administrator.ask(0, later)) is ErrorCode.invalid_producer_epoch
+    for epoch in (-2, 1, FAR_AHEAD):
+        ahead = marker(producer, committed=False, coordinator_epoch=epoch)
+        assert marked(attacked.administrator.ask(0, ahead)) is ErrorCode.transaction_coordinator_fenced
+    assert marked(attacked.administrator.ask(0, marker(producer, committed=True))) is REFUSED
+    end = log.log_end_offset
+    for number in (1, 2):
+        assert marked(attacked.administrator.ask(0, marker(producer, committed=False))) is ErrorCode.none
+        assert log.log_end_offset == end + number
+    record = Record(None, b"first", timestamp_ms=attacked.cluster.clock.now_ms())
+    batch = build_batch([record], producer_id=FAR_AHEAD, producer_epoch=0, base_sequence=0)
+    assert isinstance(attacked.cluster.partition(0, TOPIC).append(batch, read_header(batch), Origin.CLIENT), Appended)
+
+
+def test_abort_of_an_administrator_between_two_transactions_leaves_the_next_one_whole(attacked: Attacked) -> None:
+    transaction = open_transaction(attacked, coordinated_by(attacked, lambda broker_id: broker_id != 0))
+    transaction.commit()
+    attacked.cluster.until(lambda: not is_open(attacked, transaction.producer))
+    epochs = (0, transaction.producer["producer_epoch"], transaction.producer["producer_epoch"] + 1)
+    for epoch in epochs:
+        attacked.administrator.ask(0, marker(transaction.producer, committed=False, epoch=epoch))
+    again = open_transaction(attacked, transaction.id)
+    assert again.producer["producer_id"] == transaction.producer["producer_id"]
+    again.commit()
+    attacked.cluster.until(lambda: not is_open(attacked, again.producer))
 
 
 @pytest.mark.parametrize("is_beside", [False, True], ids=["elsewhere", "beside the leader"])

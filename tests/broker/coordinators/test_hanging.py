@@ -96,7 +96,7 @@ def test_marker_of_a_client_does_not_touch_an_open_transaction(broker: BrokerInM
     """KIP-98: only the coordinator ends a transaction, in all of its partitions or in none."""
     producer = ProducerInMemory(broker, protocol)
     producer.write("first", 1)
-    assert mark_everything(broker, producer) == {NONE, ErrorCode.invalid_txn_state}
+    assert mark_everything(broker, producer) == {ErrorCode.invalid_txn_state}
     assert visible(broker, 0) == []
     producer.write("second", 2)
     producer.end(committed=True)
@@ -111,7 +111,7 @@ def test_marker_of_a_client_does_not_touch_a_decided_transaction(broker: BrokerI
     producer.write("first", 1)
     reply = producer.send_end(committed=True)
     assert mark(broker, producer.producer_id, producer.epoch + 1) is ErrorCode.invalid_txn_state
-    assert mark_everything(broker, producer) <= {NONE, ErrorCode.invalid_txn_state}
+    assert mark_everything(broker, producer) == {ErrorCode.invalid_txn_state}
     broker.settle()
     assert reply.message.error_code is NONE
     assert visible(broker, 0) == visible(broker, 1) == ["first"]
@@ -123,11 +123,12 @@ def test_marker_of_a_client_before_a_transaction_does_not_fence_the_coordinator(
 ) -> None:
     """A commit that was answered stayed invisible: its markers were fenced by a later coordinator epoch."""
     producer = ProducerInMemory(broker, protocol)
-    assert mark_everything(broker, producer) == {NONE}
+    would_fence = {ErrorCode.invalid_producer_epoch, ErrorCode.transaction_coordinator_fenced}
+    assert mark_everything(broker, producer) == {NONE, *would_fence}
     producer.write("first", 1)
     producer.end(committed=True)
     broker.settle()
-    assert mark_everything(broker, producer) == {NONE}
+    assert mark_everything(broker, producer) == {NONE, *would_fence}
     producer.write("second", 2)
     producer.end(committed=True)
     broker.settle()
@@ -135,15 +136,44 @@ def test_marker_of_a_client_before_a_transaction_does_not_fence_the_coordinator(
     assert committed_offset(broker) == 2
 
 
-def test_marker_for_a_producer_id_of_the_future_fences_nobody(broker: BrokerInMemory) -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("ahead", [1, 5, 2500])
+def test_marker_for_a_producer_id_of_the_future_fences_nobody(
+    broker: BrokerInMemory, ahead: int, restarts: bool
+) -> None:
+    """Kafka writes it, too. There the producer that gets the id is fenced when its epoch is below that of the marker."""
     first = ProducerInMemory(broker, TV2, "first")
-    for producer_id in range(first.producer_id, first.producer_id + 5):
+    assert mark(broker, first.producer_id, 32767) is ErrorCode.invalid_producer_epoch
+    for producer_id in {first.producer_id + 1, first.producer_id + ahead}:
         assert mark(broker, producer_id, 32767) is NONE
-    second = ProducerInMemory(broker, TV2, "second")
-    second.write("second", 1)
-    second.end(committed=True)
+    if restarts:
+        broker.disk.kill()
+        broker.restart()
+    for number in range(5):
+        later = ProducerInMemory(broker, TV2, f"later-{number}")
+        assert later.producer_id > first.producer_id + ahead
+        later.write(f"{number}", 1)
+        later.end(committed=True)
     broker.settle()
-    assert visible(broker, 0) == ["second"]
+    assert visible(broker, 0) == [f"{number}" for number in range(5)]
+
+
+def test_producer_id_of_the_future_is_skipped_while_a_block_is_fetched(broker: BrokerInMemory) -> None:
+    """Ids that were reserved before the marker was asked for, and come after it, are passed over, too."""
+    first = ProducerInMemory(broker, TV2, "first").producer_id
+    ids = [ProducerInMemory(broker, TV2, f"{number}").producer_id for number in range(950)]
+    assert ids == list(range(first + 1, first + 951))
+    assert mark(broker, first + 1500, 7) is NONE
+    assert [ProducerInMemory(broker, TV2, f"later-{number}").producer_id for number in range(3)] == [
+        first + number for number in (1501, 1502, 1503)
+    ]
+
+
+@pytest.mark.parametrize("producer_id", [-1, -(2**63), 2**62, 2**63 - 1])
+def test_marker_for_an_id_that_nobody_can_have_is_refused(broker: BrokerInMemory, producer_id: int) -> None:
+    before = ProducerInMemory(broker, TV2, "before").producer_id
+    assert mark(broker, producer_id, 0) is ErrorCode.invalid_producer_id_mapping
+    assert ProducerInMemory(broker, TV2, "after").producer_id == before + 1
 
 
 @pytest.mark.parametrize(("transaction_version", "epoch"), [(0, EPOCH), (1, EPOCH), (2, EPOCH + 1)])
@@ -185,16 +215,49 @@ def test_marker_of_a_coordinator_epoch_that_never_was_is_refused(broker: BrokerI
     assert is_open(broker)
     assert mark(broker, STRANGER, EPOCH, coordinator_epoch=1) is NONE
     assert not is_open(broker)
+    unknown = STRANGER + 1
+    assert mark(broker, unknown, EPOCH, coordinator_epoch=epoch) is ErrorCode.transaction_coordinator_fenced
+    assert mark(broker, unknown, EPOCH, coordinator_epoch=1) is NONE
 
 
-def test_marker_without_a_transaction_writes_nothing(broker: BrokerInMemory) -> None:
-    ProducerInMemory(broker, TV1)
+@pytest.mark.parametrize("committed", [False, True])
+def test_marker_of_a_producer_that_the_partition_does_not_know_is_written(
+    broker: BrokerInMemory, committed: bool
+) -> None:
+    """As in Kafka, whose `ProducerAppendInfo` asks for no transaction: an administrator has it in the log."""
+    producer = ProducerInMemory(broker, TV1)
+    producer.write("first", 1)
+    producer.end(committed=True)
     for topic in (TOPIC, "__transaction_state", "__consumer_offsets"):
         for index in (0, 1):
             log = broker.core.topics.partition(topic, index).log
-            before = log.log_end_offset
-            assert mark(broker, STRANGER, 0, topic=topic, partition=index) is NONE
-            assert log.log_end_offset == before
+            for _ in range(2):
+                before = log.log_end_offset
+                assert mark(broker, STRANGER, EPOCH, topic=topic, partition=index, committed=committed) is NONE
+                assert log.log_end_offset == before + 1
+    broker.disk.kill()
+    broker.restart()
+    assert not is_open(broker)
+    assert visible(broker, 0) == ["first"]
+    again = ProducerInMemory(broker, TV1)
+    again.write("second", 2)
+    again.end(committed=True)
+    broker.settle()
+    assert visible(broker, 0) == ["first", "second"]
+    assert committed_offset(broker) == 2
+
+
+def test_marker_that_would_fence_a_producer_without_a_transactional_id_is_refused(broker: BrokerInMemory) -> None:
+    """An idempotent producer goes on after one of its own epoch."""
+    leave_hanging(broker)
+    assert mark(broker, STRANGER, EPOCH) is NONE
+    for epoch in (-1, EPOCH - 1, EPOCH + 1, 32767):
+        assert mark(broker, STRANGER, epoch) is ErrorCode.invalid_producer_epoch
+    assert mark(broker, STRANGER, EPOCH) is NONE
+    record = Record(None, b"on", timestamp_ms=broker.clock.now_ms())
+    batch = build_batch([record], producer_id=STRANGER, producer_epoch=EPOCH, base_sequence=1)
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert isinstance(partition.append(batch, read_header(batch), Origin.CLIENT), Appended)
 
 
 def test_marker_for_a_partition_that_is_not_there_is_answered_so(broker: BrokerInMemory) -> None:

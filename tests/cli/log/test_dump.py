@@ -11,7 +11,8 @@ import pytest
 
 from harness import dump_log
 from oncelog.log.inspection.walk import CHUNK_BYTES
-from oncelog.records import Record, build_batch
+from oncelog.records import HEADER_BYTES, Record, build_batch, read_header
+from oncelog.records.batch import seal
 
 BATCH = re.compile(
     r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) baseSequence: (-?\d+) lastSequence: (-?\d+) producerId: (-?\d+) "
@@ -19,7 +20,9 @@ BATCH = re.compile(
     r"(CreateTime|LogAppendTime): (-?\d+) size: (\d+) .*? compresscodec: (\w+) crc: (\d+) isvalid: true",
     re.MULTILINE,
 )
-RECORD = re.compile(r"^\| offset: (\d+) CreateTime: (\d+) keySize: \d+ .*? key: (\S+) payload: (.*)$", re.MULTILINE)
+RECORD = re.compile(
+    r"^\| offset: (\d+) CreateTime: (\d+) keySize: \d+ .*?sequence: (-?\d+) .*? key: (\S+) payload: (.*)$", re.MULTILINE
+)
 
 
 def rows(cli, *arguments) -> list[dict]:
@@ -57,9 +60,14 @@ def test_batches_records_and_entries_are_those_that_kafka_shows(cli, data):
     orders = [path for path in logs if path.parent.name == "orders-0"]
     printed = dump_log.dump(orders, "--deep-iteration", "--print-data-log")
     records = of_kind(rows(cli, "--records", *orders), "record")
-    assert [found for found in RECORD.findall(printed) if "endTxnMarker" not in found[3]] == [
-        (str(row["offset"]), str(row["timestamp_ms"]), row["key"], row["value"]) for row in records
+    assert [found for found in RECORD.findall(printed) if "endTxnMarker" not in found[4]] == [
+        (str(row["offset"]), str(row["timestamp_ms"]), str(row.get("sequence", -1)), row["key"], row["value"])
+        for row in records
     ]
+    batches = of_kind(rows(cli, *orders), "batch")
+    assert {(row["producer_id"], row["producer_epoch"]) for row in records} == {
+        (row["producer_id"], row["producer_epoch"]) for row in batches if "control" not in row
+    }
 
 
 @pytest.mark.jvm
@@ -105,6 +113,30 @@ def test_records_are_shown_only_when_they_are_asked_for(cli, data):
     shown = cli("log", "dump", "--records", segment).output
     assert "plain 0 0" in shown
     assert "in transaction 0 0" in shown
+
+
+def test_record_has_the_sequence_of_its_producer_over_the_last_one_and_after_a_cleaning(cli, tmp_path):
+    records = [Record(None, b"%d" % number, timestamp_ms=1) for number in range(3)]
+    whole = build_batch(records, producer_id=7, producer_epoch=2, base_sequence=2**31 - 2)
+    body = whole[HEADER_BYTES:]
+    each = len(body) // 3
+    header = read_header(whole)._replace(base_offset=3, record_count=2)
+    cleaned = seal(header, body[:each] + body[2 * each :])
+    (tmp_path / "t-0").mkdir()
+    plain = build_batch(records[:1], base_offset=6)
+    for offset, batch in ((0, whole), (3, cleaned), (6, plain)):
+        (tmp_path / "t-0" / f"{offset:020}.log").write_bytes(batch)
+    *found, last = of_kind(rows(cli, "--records", tmp_path), "record")
+    assert last.keys() == {"file", "kind", "offset", "timestamp_ms", "key", "value"}
+    assert [(row["offset"], row["producer_id"], row["producer_epoch"], row["sequence"]) for row in found] == [
+        (0, 7, 2, 2**31 - 2),
+        (1, 7, 2, 2**31 - 1),
+        (2, 7, 2, 0),
+        (3, 7, 2, 2**31 - 2),
+        (5, 7, 2, 0),
+    ]
+    shown = cli("log", "dump", "--records", tmp_path).output
+    assert "record offset: 5 timestamp_ms: 1 producer_id: 7 producer_epoch: 2 sequence: 0 key: none value: 2" in shown
 
 
 def test_files_of_the_directory_itself_are_shown(cli, data):

@@ -13,7 +13,7 @@ from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import Send
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode
-from tests.client.groups.test_classic import MINE, Coordinator, Pumped
+from tests.client.groups.members import MINE, Coordinator, Pumped
 from tests.client.scripted import HELD, HERE, SETTINGS, ScriptedTransport
 
 INTERVAL_MS = 10

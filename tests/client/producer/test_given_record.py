@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -75,3 +76,40 @@ TIME = st.integers(0, TIMESTAMP_MAX_MS)
 @given(st.lists(st.builds(given_record, DATA, DATA, st.lists(HEADER), TIME), min_size=1))
 def test_whatever_is_taken_can_be_written_in_one_batch(records: list[Record]) -> None:
     assert check_batch(build_batch(records)).record_count == len(records)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"a": b"1", "b": None},
+        OrderedDict(a=b"1", b=None),
+        (("a", b"1"), ("b", None)),
+        [["a", bytearray(b"1")], ("b", None)],
+        iter([("a", b"1"), ("b", None)]),
+    ],
+)
+def test_headers_are_a_dict_or_pairs_in_their_order(headers: Any) -> None:
+    assert given_record(**{**GOOD, "headers": headers}).headers == (("a", b"1"), ("b", None))
+
+
+@pytest.mark.parametrize("headers", [None, {}, [], ()])
+def test_record_without_headers_has_none(headers: Any) -> None:
+    assert given_record(**{**GOOD, "headers": headers}).headers == ()
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ("ab", "are a dict or pairs, and 'ab' is a str"),
+        (b"ab", "are a dict or pairs"),
+        (5, "are a dict or pairs, and 5 is a int"),
+        (["ab"], "a pair of a name and bytes or None, and 'ab' is none"),
+        ([("a",)], "a pair of a name"),
+        ([("a", b"1", b"2")], "a pair of a name"),
+        ({"a": "1"}, "header 'a' of a record is bytes or None, and this one is a str"),
+        ({b"a": b"1"}, "the name of a header is a str"),
+    ],
+)
+def test_what_are_no_headers_is_refused(headers: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        given_record(**{**GOOD, "headers": headers})

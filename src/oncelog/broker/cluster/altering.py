@@ -19,10 +19,10 @@ from oncelog.broker.storage.altering import (
     no_settings,
     topic_configs,
 )
-from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked, start
 from oncelog.coordination.one_at_a_time import OneAtATime
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 from oncelog.zookeeper.session import Done, Exists
 from oncelog.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
 

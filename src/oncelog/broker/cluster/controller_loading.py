@@ -8,7 +8,6 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.broker.cluster.controller_zookeeper import ControllerZooKeeper
-from oncelog.broker.storage.topics import name_problem
 from oncelog.controller import (
     DeleteNotification,
     LeaderAndIsr,
@@ -24,6 +23,7 @@ from oncelog.controller import (
     is_compatible,
 )
 from oncelog.environment import Random
+from oncelog.wire.topic_names import name_problem
 from oncelog.zookeeper.session import Create, Data, Done, Exists, SetData
 from oncelog.zookeeper.znodes import (
     FeatureZnode,

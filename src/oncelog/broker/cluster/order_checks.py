@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
-from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.shared_topics import SharedTopics

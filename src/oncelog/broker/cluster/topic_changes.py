@@ -14,7 +14,6 @@ from uuid import UUID
 from oncelog.broker.cluster.asking import SessionEndedError, ask, read_each, within
 from oncelog.broker.cluster.config_writes import write_configs
 from oncelog.broker.storage.auto_creation import replication_factor
-from oncelog.broker.storage.topics import name_problem
 from oncelog.controller import (
     ApiError,
     Placement,
@@ -29,6 +28,7 @@ from oncelog.controller import (
 from oncelog.controller import grow as place_more
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 from oncelog.zookeeper.session import (
     Children,
     Data,

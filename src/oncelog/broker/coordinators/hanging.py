@@ -14,14 +14,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from oncelog.broker.coordinators.elections import NOT_LED
 from oncelog.broker.storage.partition import Partition
 from oncelog.log import OpenTransaction
+from oncelog.log.producers import NO_COORDINATOR_EPOCH
+from oncelog.records import NO_PRODUCER_EPOCH
 from oncelog.transactions import DECIDED, ONGOING, TransactionMetadata, has_epoch_per_transaction
 from oncelog.transactions.state import PRODUCER_EPOCH_MAX
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
+    from oncelog.broker.coordinators.producer_ids import ProducerIds
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
+
+
+PRODUCER_ID_MAX = 2**62 - 1
+"""Up to here ids can be skipped, and more than anybody needs are left."""
 
 
 class Needs(Protocol):
@@ -29,6 +36,7 @@ class Needs(Protocol):
 
     known_brokers: KnownBrokers
     leader_epoch: int
+    producer_ids: ProducerIds
     topics: Topics
     transactions: Transactions
 
@@ -46,10 +54,8 @@ class AskedMarker(NamedTuple):
 def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
     """Write a marker of another broker's coordinator, or an administrator's that ends a hanging transaction.
 
-    Of the latter nothing is written where no transaction is open.
-
-    Errors: invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced, coordinator_not_available,
-    not_leader_or_follower.
+    Errors: invalid_txn_state, invalid_producer_epoch, invalid_producer_id_mapping, transaction_coordinator_fenced,
+    coordinator_not_available, not_leader_or_follower.
     """
     owner = broker.transactions.coordinator.ids.owner_of(asked.producer_id)
     if broker.known_brokers.has_others:
@@ -60,12 +66,12 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
         if asked.coordinator_epoch < epoch:
             # The coordinator before this one: what it has decided is carried out here.
             return ErrorCode.transaction_coordinator_fenced
-    found = partition.log.producers.open_transaction(asked.producer_id)
-    if found is None:
-        return ErrorCode.none
     if owner is None and not broker.transactions.knows_every_id():
         # Its coordinator may have decided about it, in a partition that is offline.
         return ErrorCode.coordinator_not_available
+    found = partition.log.producers.open_transaction(asked.producer_id)
+    if found is None:
+        return _end_of_nothing(broker, partition, asked, owner)
     if _is_about(owner, partition) and owner is not None and owner.status in {ONGOING, *DECIDED}:
         return ErrorCode.invalid_txn_state
     if asked.producer_epoch != _marker_epoch(found, asked.transaction_version):
@@ -76,6 +82,55 @@ def end_as_asked(broker: Needs, partition: Partition, asked: AskedMarker) -> Err
     if not found.coordinator_epoch <= asked.coordinator_epoch <= newest:
         return ErrorCode.transaction_coordinator_fenced
     return _write(broker, partition, asked)
+
+
+def _end_of_nothing(
+    broker: Needs, partition: Partition, asked: AskedMarker, owner: TransactionMetadata | None
+) -> ErrorCode:
+    """Write a marker where its producer has no transaction open, as Kafka does: it must fence nobody."""
+    if owner is not None and owner.status in {ONGOING, *DECIDED}:
+        return ErrorCode.invalid_txn_state
+    if not 0 <= asked.producer_id <= PRODUCER_ID_MAX:
+        return ErrorCode.invalid_producer_id_mapping
+    known_epoch = partition.log.producers.epoch_of(asked.producer_id)
+    if owner is not None:
+        epoch_max = owner.producer_epoch
+    else:
+        epoch_max = PRODUCER_EPOCH_MAX if known_epoch == NO_PRODUCER_EPOCH else known_epoch
+    if not 0 <= asked.producer_epoch <= epoch_max:
+        return ErrorCode.invalid_producer_epoch
+    if not NO_COORDINATOR_EPOCH <= asked.coordinator_epoch <= broker.leader_epoch:
+        return ErrorCode.transaction_coordinator_fenced
+    return _write(broker, partition, asked)
+
+
+async def skip_named_ids(broker: Needs, markers: Sequence[Any]) -> None:
+    """Have nobody get a producer id that an administrator names before anybody has it.
+
+    A marker of it may have any epoch, and whoever got the id would begin below that.
+    """
+    if broker.known_brokers.has_others:
+        return
+    coming = [
+        marker.producer_id
+        for marker in markers
+        if marker.producer_id <= PRODUCER_ID_MAX and broker.producer_ids.may_come(marker.producer_id)
+        if any(
+            _is_new(broker, topic.name, index, marker.producer_id)
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        )
+    ]
+    if coming:
+        await broker.producer_ids.skip_to(max(coming))
+
+
+def _is_new(broker: Needs, topic: str, index: int, producer_id: int) -> bool:
+    """Whether a partition knows nothing of a producer."""
+    partition = broker.known_brokers.partition(topic, index)
+    if partition is None or partition.is_offline:
+        return False
+    return partition.log.producers.epoch_of(producer_id) == NO_PRODUCER_EPOCH
 
 
 class Suspects(NamedTuple):
@@ -122,13 +177,24 @@ def abort_as_asked(broker: Needs, partition: Partition, asked: AskedMarker, know
         return ErrorCode.invalid_txn_state
     found = partition.log.producers.open_transaction(asked.producer_id)
     if found is None:
-        return ErrorCode.none
+        return _abort_of_nothing(broker, partition, asked)
     if known.open_before.get((partition.topic, partition.index, asked.producer_id)) != found.first_offset:
         return ErrorCode.invalid_txn_state
     if asked.producer_epoch != found.producer_epoch:
         return ErrorCode.invalid_producer_epoch
     # A later one would fence the coordinator. Where none is named yet, administrators say 0.
     if not found.coordinator_epoch <= asked.coordinator_epoch <= max(found.coordinator_epoch, 0):
+        return ErrorCode.transaction_coordinator_fenced
+    return _write(broker, partition, asked)
+
+
+def _abort_of_nothing(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
+    """The same in a cluster, where others know which epochs there are and which ids come next: a producer begins with epoch 0."""
+    producers = partition.log.producers
+    if asked.producer_epoch != max(producers.epoch_of(asked.producer_id), 0):
+        return ErrorCode.invalid_producer_epoch
+    known = producers.coordinator_epoch_of(asked.producer_id)
+    if not known <= asked.coordinator_epoch <= max(known, 0):
         return ErrorCode.transaction_coordinator_fenced
     return _write(broker, partition, asked)
 

@@ -19,9 +19,17 @@ class OutOfProducerIdsError(Exception):
 class ProducerIds:
     """What is left of the block in use, and the one that follows it. `next_block` brings a block that nobody else has, ever."""
 
-    def __init__(self, next_block: Callable[[], Awaitable[range]], first: range = range(0)) -> None:
+    def __init__(
+        self,
+        next_block: Callable[[], Awaitable[range]],
+        first: range = range(0),
+        skip: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        """`skip` has no later block begin at this id or before it, also after a restart."""
         self._next_block = next_block
+        self._skip = skip
         self._blocks = [first] if first else []
+        self._skipped_below = 0
         self._refill: Parked[None] | None = None
 
     @property
@@ -53,8 +61,25 @@ class ProducerIds:
             start(self._fetch(refill))
         return self._refill
 
+    def may_come(self, producer_id: int) -> bool:
+        """Whether it may be the answer one day."""
+        return producer_id >= (self._blocks[0].start if self._blocks else self._skipped_below)
+
+    async def skip_to(self, producer_id: int) -> None:
+        """Never hand out this one, nor one before it."""
+        assert self._skip is not None, "in a cluster the controller says which ids there are"
+        self._skipped_below = max(self._skipped_below, producer_id + 1)
+        self._leave_out()
+        self._see_to_more()
+        await self._skip(producer_id)
+
+    def _leave_out(self) -> None:
+        rests = (range(max(block.start, self._skipped_below), block.stop) for block in self._blocks)
+        self._blocks = [rest for rest in rests if rest]
+
     async def _fetch(self, refill: Parked[None]) -> None:
         self._blocks.append(await self._next_block())
+        self._leave_out()
         self._refill = None
         refill.release(None)
 
@@ -72,6 +97,12 @@ class ReservedBlocks:
         record, block = self._reserve()
         self._journal.append_now(record)
         return block
+
+    async def skip(self, producer_id: int) -> None:
+        """Have no later block begin at this id or before it."""
+        if producer_id >= self._reserved_below:
+            self._reserved_below = producer_id + 1
+            await self._journal.write([ProducerIdsReserved(self._reserved_below)])
 
     async def next_block(self) -> range:
         record, block = self._reserve()

@@ -17,9 +17,10 @@ from oncelog.broker.config.settings import TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
-from oncelog.broker.storage.topics import name_problem, replicas_problem
+from oncelog.broker.storage.topics import replicas_problem
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode, construct
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings

@@ -12,8 +12,9 @@ from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType, broker_number, no_settings
-from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, name_problem
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic
 from oncelog.wire import ErrorCode, construct
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings

@@ -12,8 +12,8 @@ from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import name_problem
 from oncelog.wire import ErrorCode, construct
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings

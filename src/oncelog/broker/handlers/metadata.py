@@ -18,9 +18,10 @@ from oncelog.broker.slices import Turn
 from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_missing
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import Topic, name_problem
+from oncelog.broker.storage.topics import Topic
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.view import ClusterView

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.coordinators import hanging
-from oncelog.broker.coordinators.hanging import AskedMarker, abort_as_asked, end_as_asked, suspects
+from oncelog.broker.coordinators.hanging import AskedMarker, abort_as_asked, end_as_asked, skip_named_ids, suspects
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition
@@ -45,6 +45,7 @@ async def handle(broker: Needs, request: Request) -> Any:
     if broker.access.is_broker(request.connection):
         if not broker.marker_senders.admits(request):
             return None
+        await skip_named_ids(broker, request.body.markers)
     elif broker.access.is_administrator(request.connection):
         known = await suspects(broker, request.body.markers)
         if known is None:

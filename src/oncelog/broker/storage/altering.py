@@ -22,9 +22,9 @@ from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.changes import Change
 from oncelog.broker.storage.journal import BrokerConfigured, GroupConfigured, MetadataRecord, TopicConfigured
-from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,8 +27,6 @@ INTERNAL_TOPICS = (CONSUMER_OFFSETS, TRANSACTION_STATE)
 
 NO_SUCH_TOPIC = "This server does not host this topic-partition."
 """In Kafka's words, which scripts look for; where Kafka answers without a text, its clients say this."""
-NAME_LENGTH_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 CODEC_OF_TYPE = {
     "uncompressed": Codec.NONE,
@@ -79,22 +76,6 @@ class Topic:
 
     def partition(self, index: int) -> Partition | None:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
-
-
-def name_problem(name: str) -> str | None:
-    """Say why Kafka would not take this topic name, in its own words, which scripts look for; or None."""
-    if not name:
-        return "Topic name is invalid: the empty string is not allowed"
-    if name in (".", ".."):
-        return f"Topic name is invalid: '{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-    if not _NAME.fullmatch(name):
-        return (
-            f"Topic name is invalid: '{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' "
-            "and '-'"
-        )
-    return None
 
 
 def replicas_problem(node_id: int, replicas: Sequence[int]) -> str | None:

@@ -14,12 +14,15 @@ from oncelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, offset_of
 from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot
 from oncelog.log.scan import ScannedBatch
 from oncelog.records import (
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
     BatchHeader,
     Record,
     RecordsError,
     TimestampType,
     UnsupportedCompressionError,
     decode_batch,
+    next_sequence,
     read_control,
 )
 
@@ -115,10 +118,21 @@ def _record_rows(batch: ScannedBatch, decoder: Decoder | None) -> Iterator[Row]:
         if decoder is not None:
             yield row | decoder(record)
             continue
+        row |= _sequence(batch.header, record)
         row |= _content("key", record.key) | _content("value", record.value)
         if record.headers:
             row["headers"] = [{"key": key, **_content("value", value)} for key, value in record.headers]
         yield row
+
+
+def _sequence(header: BatchHeader, record: Record) -> Row:
+    """Which record of its producer it is. A cleaned batch keeps the sequences of those that are left."""
+    if header.producer_id == NO_PRODUCER_ID:
+        return {}
+    sequence = header.base_sequence
+    if sequence != NO_SEQUENCE:
+        sequence = next_sequence(sequence, record.offset - header.base_offset)
+    return {"producer_id": header.producer_id, "producer_epoch": header.producer_epoch, "sequence": sequence}
 
 
 def _content(name: str, data: bytes | None) -> Row:

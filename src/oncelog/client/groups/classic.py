@@ -48,7 +48,7 @@ class ClassicMember(MemberBase):
         self._member_id = ""
         self._generation_id = NO_GENERATION
         self._reason = ""
-        self._joined_topics: frozenset[str] = frozenset()
+        self._joined_topics: frozenset[str] | None = None
         self._led_counts: dict[str, int] | None = None
         self._heartbeat: Ticket | None = None
         self._heartbeat_ms = 0.0
@@ -88,9 +88,14 @@ class ClassicMember(MemberBase):
             self.handover.revoke(self.handover.will_hold)
         self._changed()
         yield from self._live_while(lambda: not self.handover.is_settled)
-        if not self._is_wanted or not self.handover.is_settled:
+        # Who finds a new topic before a rebalance starts none after it.
+        self._compared_ms = float("-inf")
+        now_ms: float = yield Now()
+        yield from self._compare_when_due(now_ms)
+        topics = self._topics
+        if topics is None or not self._is_wanted or not self.handover.is_settled:
             return False
-        joined = yield from self._join()
+        joined = yield from self._join(topics)
         if joined is None:
             return False
         return (yield from self._sync(joined))
@@ -124,7 +129,8 @@ class ClassicMember(MemberBase):
             self._be_expelled(error)
 
     def _look_for_partitions(self, now_ms: float) -> Conversation[None]:
-        if self._joined_topics != self._topics:
+        yield from self._compare_when_due(now_ms)
+        if self._topics is not None and self._joined_topics != self._topics:
             self._reason = "the subscription changed"
         if self._led_counts is None:
             return
@@ -132,15 +138,15 @@ class ClassicMember(MemberBase):
         if (yield from self._refresh_when_due(now_ms, topics)) and self._counts(topics) != self._led_counts:
             self._reason = "topics have changed"
 
-    def _join(self) -> Conversation[Any | None]:
+    def _join(self, topics: frozenset[str]) -> Conversation[Any | None]:
         """Wait for the members of the next generation; None when that needs another try."""
         settings = self._settings
         subscription = MemberSubscription(
-            self._topics,
+            topics,
             owned=self.handover.held if self._is_cooperative else frozenset(),
             generation_id=self._generation_id if self._is_cooperative else NO_GENERATION,
         )
-        self._joined_topics = self._topics
+        self._joined_topics = topics
         metadata = encode_subscription(subscription)
         fields = {
             "session_timeout": milliseconds(settings.session_timeout_ms),

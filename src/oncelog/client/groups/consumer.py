@@ -27,6 +27,7 @@ from oncelog.client.groups.handover import Demand, DemandKind
 from oncelog.client.groups.membership import Membership
 from oncelog.client.groups.reconciling import ReconcilingMember
 from oncelog.client.groups.settings import Callbacks, GroupProtocol, GroupSettings
+from oncelog.client.groups.wanted_topics import NO_TOPICS, TopicPattern, wanted_topics
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
 from oncelog.client.net.conversation import Call, Conversation, Send, Ticket, Wait
@@ -83,13 +84,11 @@ class GroupConsumer(ConsumerCore):
     def assignment(self) -> frozenset[TopicPartition]:
         return super().assignment | self._unplaced
 
-    def subscribe(self, topics: Iterable[str], callbacks: Callbacks) -> None:
+    def subscribe(
+        self, topics: Iterable[str] | None, callbacks: Callbacks, *, pattern: TopicPattern | None = None
+    ) -> None:
         """Read topics as a member of the group; the first `poll` joins it."""
-        if isinstance(topics, str):
-            raise TypeError(f"subscribe takes several topics: [{topics!r}], where it is one")
-        wanted = frozenset(topics)
-        if not wanted:
-            raise ValueError("subscribe needs at least one topic: unsubscribe gives up all of them")
+        wanted = wanted_topics(topics, pattern, self._group.protocol)
         if self.assignment and not self._is_subscribed:
             raise IllegalState("this consumer reads what it was assigned: another one can subscribe")
         self._callbacks = callbacks
@@ -105,7 +104,7 @@ class GroupConsumer(ConsumerCore):
             if self._is_subscribed:
                 self._drop(self.assignment)
             self._is_subscribed = False
-            self.member.follow(frozenset())
+            self.member.follow(NO_TOPICS)
             self._wake_pump()
 
     def end(self) -> Conversation[None]:

@@ -22,9 +22,10 @@ from oncelog.client.errors import (
 )
 from oncelog.client.groups.handover import Handover
 from oncelog.client.groups.settings import GroupSettings
+from oncelog.client.groups.wanted_topics import NO_TOPICS, WantedTopics
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
 from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Sleep, Ticket, Wait
-from oncelog.client.net.metadata import refresh
+from oncelog.client.net.metadata import existing_topics, refresh
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import GroupMetadata
 from oncelog.wire import ErrorCode
@@ -46,8 +47,8 @@ class Membership(Protocol):
         """Who commits for the group; None while this consumer is no member, or is not told yet that it lost everything."""
         ...
 
-    def follow(self, topics: frozenset[str]) -> None:
-        """Read these topics as a member; without any, leave the group."""
+    def follow(self, wanted: WantedTopics) -> None:
+        """Read these topics as a member; NO_TOPICS has it leave the group."""
         ...
 
     def polled(self, now_ms: float) -> bool:
@@ -84,7 +85,9 @@ class MemberBase:
         self._cluster = cluster
         self._settings = settings
         self._changed = changed
-        self._topics: frozenset[str] = frozenset()
+        self._wanted = NO_TOPICS
+        self._matched: frozenset[str] | None = None
+        """The topics that the pattern matched when it was last compared."""
         self._is_stopping = False
         self._is_to_leave = False
         self._polled_ms: float | None = None
@@ -95,12 +98,14 @@ class MemberBase:
         self._is_kept_waiting = False
         self._failures = 0
         self._refreshed_ms = float("-inf")
+        self._compared_ms = float("-inf")
 
-    def follow(self, topics: frozenset[str]) -> None:
-        self._topics = topics
+    def follow(self, wanted: WantedTopics) -> None:
+        self._wanted = wanted
+        self._matched = None
         # Who comes back at once leaves all the same: what the group gave for the old topics is void.
-        self._is_to_leave = self._is_to_leave or not topics
-        self._refreshed_ms = float("-inf")
+        self._is_to_leave = self._is_to_leave or not wanted
+        self._refreshed_ms = self._compared_ms = float("-inf")
 
     def polled(self, now_ms: float) -> bool:
         was_waiting = self._polled_ms is None or self._overdue
@@ -130,7 +135,7 @@ class MemberBase:
     def _is_wanted(self) -> bool:
         """Whether there is a reason to be a member: topics, and somebody who polls."""
         is_excused = self._is_stopping or self._is_to_leave or self._overdue
-        return bool(self._topics) and self._polled_ms is not None and not is_excused
+        return bool(self._wanted) and self._polled_ms is not None and not is_excused
 
     def _note_absence(self, now_ms: float) -> None:
         """Who does not poll for too long reads nothing: others shall have the partitions (KIP-62)."""
@@ -216,6 +221,26 @@ class MemberBase:
         except RetriesExhausted as error:
             yield from self._have_trouble(error)
         return True
+
+    @property
+    def _topics(self) -> frozenset[str] | None:
+        """The names of what is wanted; None for those of a pattern that was not compared yet."""
+        return self._wanted.names if self._wanted.pattern is None else self._matched
+
+    def _compare_when_due(self, now_ms: float) -> Conversation[None]:
+        """Find the topics that a pattern matches, at first and then now and then."""
+        wanted = self._wanted
+        if wanted.pattern is None or now_ms - self._compared_ms < self._settings.metadata_max_age_ms:
+            return
+        self._compared_ms = now_ms
+        try:
+            there = yield from existing_topics(self._cluster, self._matched or ())
+        except RetriesExhausted as error:
+            self._compared_ms = float("-inf")
+            yield from self._have_trouble(error)
+            return
+        if wanted is self._wanted:
+            self._matched = wanted.matching(there, exclude_internal=self._settings.exclude_internal_topics)
 
     def _counts(self, topics: frozenset[str]) -> dict[str, int]:
         """The number of partitions of each topic; none of one that is not there."""

@@ -12,12 +12,13 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.client import requests
-from oncelog.client.errors import ClientError, MemberFenced
+from oncelog.client.errors import ClientError, MemberFenced, RetriesExhausted
 from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NEW_TOPIC_INTERVAL_MS, MemberBase
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Ticket, Wait
 from oncelog.client.net.leaders import by_topic
+from oncelog.client.net.metadata import learn_names
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import GroupMetadata, TopicPartition
@@ -27,6 +28,7 @@ JOINING_EPOCH = 0
 LEAVING_EPOCH = -1
 STATIC_LEAVING_EPOCH = -2
 FIRST_INTERVAL_MS = 500.0
+REGEX_VERSION = 1
 EXPELLED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch})
 TAKEN_OVER = frozenset({ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id})
 
@@ -46,6 +48,7 @@ class ReconcilingMember(MemberBase):
         self._given: dict[UUID, frozenset[int]] | None = None
         self._reported: frozenset[TopicPartition] = frozenset()
         self._reported_topics: frozenset[str] | None = None
+        self._reported_regex: str | None = None
         self._ids: dict[str, UUID] = {}
         self._heartbeat: Ticket | None = None
         self._heartbeat_ms = float("-inf")
@@ -81,6 +84,9 @@ class ReconcilingMember(MemberBase):
         if self._epoch == JOINING_EPOCH and not self.handover.is_settled:
             yield Wait((), self._interval_ms, until_woken=True)
             return
+        yield from self._compare_when_due(now_ms)
+        if self._topics is None:
+            return
         yield from self._reconcile(now_ms)
         if self._heartbeat is None and (now_ms >= self._heartbeat_ms or self._has_news()):
             self._heartbeat_ms = now_ms + self._interval_ms
@@ -102,12 +108,13 @@ class ReconcilingMember(MemberBase):
 
     def _begin_again(self) -> None:
         """Nobody knows what of the last heartbeat arrived: the next one comes soon, and says everything."""
-        self._reported_topics = None
+        self._reported_topics = self._reported_regex = None
         self._heartbeat_ms = float("-inf")
 
     def _has_news(self) -> bool:
         is_settled = self.handover.is_settled and self.handover.held != self._reported
-        return is_settled or self._topics != self._reported_topics
+        has_said_what = self._topics == self._reported_topics and self._wanted.broker_regex == self._reported_regex
+        return is_settled or not has_said_what
 
     def _next_heartbeat(self) -> ApiRequest:
         """What the coordinator does not know yet; everything, in the first one and after a failure."""
@@ -117,13 +124,18 @@ class ReconcilingMember(MemberBase):
                 "rebalance_timeout": milliseconds(self._settings.max_poll_interval_ms),
                 "server_assignor": self._settings.group_remote_assignor,
             }
-        if self._reported_topics != self._topics:
-            fields["subscribed_topic_names"] = sorted(self._topics)
+        topics, regex = self._topics, self._wanted.broker_regex
+        assert topics is not None, "there is no heartbeat before the topics are known"
+        if self._reported_topics != topics:
+            fields["subscribed_topic_names"] = sorted(topics)
+        if self._reported_regex != regex:
+            # An empty one takes the last one back (ConsumerGroupHeartbeat v1).
+            fields["subscribed_topic_regex"] = regex
         if self._reported_topics is None or (self.handover.is_settled and self.handover.held != self._reported):
             self._reported = self.handover.held
             fields["topic_partitions"] = self._by_id(self._reported)
-        self._reported_topics = self._topics
-        return self._request(self._epoch, **fields)
+        self._reported_topics, self._reported_regex = topics, regex
+        return self._request(self._epoch, version_min=REGEX_VERSION if regex else 0, **fields)
 
     def _take(self, answer: Any) -> None:
         what = f"being a member of group {self._settings.group_id!r}"
@@ -146,8 +158,8 @@ class ReconcilingMember(MemberBase):
         """Have the user give up and take what the difference is, unless they are about something else."""
         if self._given is None or not self.handover.is_settled:
             return
-        if not self._given.keys() <= set(self._ids.values()):
-            yield from self._learn_names(now_ms)
+        if unknown := self._given.keys() - set(self._ids.values()):
+            yield from self._learn_names(unknown, now_ms)
         names = {topic_id: name for name, topic_id in self._ids.items()}
         target = frozenset(
             TopicPartition(names[topic_id], number)
@@ -161,11 +173,14 @@ class ReconcilingMember(MemberBase):
             self.handover.assign(target - held)
             self._changed()
 
-    def _learn_names(self, now_ms: float) -> Conversation[None]:
+    def _learn_names(self, unknown: Iterable[UUID], now_ms: float) -> Conversation[None]:
         """Topics are known by their ids here. One without a name is new, or gone: the broker will say more."""
         if now_ms - self._refreshed_ms >= NEW_TOPIC_INTERVAL_MS:
-            self._refreshed_ms = float("-inf")
-            yield from self._refresh_when_due(now_ms, self._topics)
+            self._refreshed_ms = now_ms
+            try:
+                yield from learn_names(self._cluster, unknown)
+            except RetriesExhausted as error:
+                yield from self._have_trouble(error)
         self._ids |= {
             name: topic.topic_id for name, topic in self._cluster.topics.items() if topic.topic_id is not None
         }
@@ -180,7 +195,7 @@ class ReconcilingMember(MemberBase):
         self._epoch = JOINING_EPOCH
         self._given = None
         self._reported = frozenset()
-        self._reported_topics = None
+        self._reported_topics = self._reported_regex = None
         self._heartbeat = None
         self._heartbeat_ms = float("-inf")
         self.handover.lose()
@@ -198,11 +213,11 @@ class ReconcilingMember(MemberBase):
         while ticket is not None and not ticket.is_done:
             yield Wait((ticket,))
 
-    def _request(self, epoch: int, **fields: Any) -> ApiRequest:
+    def _request(self, epoch: int, *, version_min: int = 0, **fields: Any) -> ApiRequest:
         common = {
             "group_id": self._settings.group_id,
             "member_id": self._member_id,
             "member_epoch": epoch,
             "instance_id": self._settings.group_instance_id,
         }
-        return ApiRequest(requests.CONSUMER_GROUP_HEARTBEAT, common | fields)
+        return ApiRequest(requests.CONSUMER_GROUP_HEARTBEAT, common | fields, version_min)

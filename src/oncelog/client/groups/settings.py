@@ -33,6 +33,7 @@ class GroupSettings:
     protocol: GroupProtocol = GroupProtocol.CLASSIC
     max_poll_interval_ms: int = 300_000
     metadata_max_age_ms: int = 300_000
+    exclude_internal_topics: bool = True
     session_timeout_ms: int = SESSION_TIMEOUT_MS  # classic
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS  # classic
     assignors: tuple[str, ...] = ASSIGNOR_NAMES  # classic
@@ -46,6 +47,7 @@ def group_settings(
     group_protocol: str,
     max_poll_interval_ms: int,
     metadata_max_age_ms: int,
+    exclude_internal_topics: bool = True,
     group_remote_assignor: str | None,
     **classic: Any,
 ) -> GroupSettings:
@@ -73,6 +75,7 @@ def group_settings(
         protocol=protocol,
         max_poll_interval_ms=max_poll_interval_ms,
         metadata_max_age_ms=metadata_max_age_ms,
+        exclude_internal_topics=exclude_internal_topics,
         group_remote_assignor=group_remote_assignor,
         **chosen,
     )

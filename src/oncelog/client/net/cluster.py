@@ -174,12 +174,15 @@ class Cluster:
         return self._coordinators.get((kind, key))
 
     def learn(self, message: Any, asked_for_all: bool) -> list[TopicDescription]:
-        """Take in a Metadata answer; return the topics it is about."""
+        """Take in a Metadata answer; return the topics it is about.
+
+        An id that the node does not know is about none.
+        """
         self.cluster_id = getattr(message, "cluster_id", None)
         self.controller_id = message.controller_id
         self.nodes = {int(b.node_id): Node(int(b.node_id), b.host, int(b.port), b.rack) for b in message.brokers}
         self._nodes_max = max(self._nodes_max, len(self.nodes))
-        learned = [_topic_description(topic) for topic in message.topics]
+        learned = [_topic_description(topic) for topic in message.topics if topic.name is not None]
         if asked_for_all:
             self.topics.clear()
             names = {topic.name for topic in learned}

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
+from uuid import UUID
 
 from oncelog.client import requests
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ConnectionLost
@@ -19,6 +20,8 @@ from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode
 
 ASKING = "asking for metadata"
+TOPIC_IDS_VERSION = 12
+MAY_EXIST = RETRIABLE - {ErrorCode.unknown_topic_or_partition}
 
 
 def refresh(
@@ -46,6 +49,21 @@ def refresh(
         described |= yield from _ask_for_topics(cluster, denied, create, retries)
         denied, asked = _denied(described, places), asked + 1
     return list(described.values())
+
+
+def existing_topics(cluster: Cluster, known: Iterable[str]) -> Conversation[list[TopicDescription]]:
+    """Every topic that a node names, and those known before that not every node denies. Raises RetriesExhausted."""
+    found = {topic.name: topic for topic in (yield from refresh(cluster, None))}
+    if missing := frozenset(known) - found.keys():
+        found |= {topic.name: topic for topic in (yield from refresh(cluster, missing))}
+    return [topic for topic in found.values() if topic.error is ErrorCode.none or topic.error in MAY_EXIST]
+
+
+def learn_names(cluster: Cluster, topic_ids: Iterable[UUID]) -> Conversation[None]:
+    """Ask for the metadata of topics by their ids (KIP-516). What the node does not know stays unknown."""
+    topics = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
+    request = ApiRequest(requests.METADATA, {"topics": topics, "allow_auto_topic_creation": False}, TOPIC_IDS_VERSION)
+    cluster.learn((yield from ask_any(cluster, request, metadata_error, ASKING)), asked_for_all=False)
 
 
 def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> Conversation[list[TopicDescription]]:
@@ -119,7 +137,7 @@ def metadata_error(message: Any) -> ErrorCode:
 def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
     """Why a partition will never have a leader, if that is so. With `create` its topic is expected to come."""
     if topic.error is not ErrorCode.none:
-        may_come = RETRIABLE if create else RETRIABLE - {ErrorCode.unknown_topic_or_partition}
+        may_come = RETRIABLE if create else MAY_EXIST
         if topic.error in may_come:
             return None
         return refused(TOPIC_REQUEST, topic.error, f"topic {topic.name}", topic=topic.name)

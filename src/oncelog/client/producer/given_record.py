@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from oncelog.records import Record
 
 TIMESTAMP_MAX_MS = 2**63 - 1
+Headers = Mapping[str, bytes | None] | Iterable[tuple[str, bytes | None]] | None
+"""Several of one name are pairs; None is what confluent-kafka says of a record without any."""
 
 
-def given_record(
-    key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]], timestamp_ms: int
-) -> Record:
+def given_record(key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int) -> Record:
     """Raises TypeError or ValueError for what no record can have: encoded later, it would take others with it."""
     return Record(
         _data("key", key),
         _data("value", value),
-        tuple((_name(name), _data(f"header {name!r}", data)) for name, data in headers),
+        tuple((_name(name), _data(f"header {name!r}", data)) for name, data in _pairs(headers)) if headers else (),
         _timestamp_ms(timestamp_ms),
     )
+
+
+def _pairs(headers: object) -> Iterator[tuple[object, object]]:
+    if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
+        raise TypeError(f"the headers of a record are a dict or pairs, and {headers!r} is a {type(headers).__name__}")
+    for header in headers.items() if isinstance(headers, Mapping) else headers:
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            raise TypeError(f"a header is a pair of a name and bytes or None, and {header!r} is none")
+        yield header[0], header[1]
 
 
 def _data(what: str, data: object) -> bytes | None:

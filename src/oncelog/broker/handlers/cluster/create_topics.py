@@ -16,10 +16,10 @@ from oncelog.broker.handlers.cluster.waiting import NOT_CONTROLLER, TIMED_OUT, R
 from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
-from oncelog.broker.storage.topics import name_problem
 from oncelog.controller import ApiError, Placement
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings

@@ -16,9 +16,9 @@ from oncelog.broker.handlers.describe_configs import (
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import ResourceType
-from oncelog.broker.storage.topics import name_problem
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
+from oncelog.wire.topic_names import name_problem
 from oncelog.zookeeper.znodes import ConfigEntity
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from oncelog.client.consumer.offset_reset import parse_reset
 from oncelog.client.errors import ClientError, IllegalState
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
+from oncelog.client.groups.wanted_topics import TopicPattern
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.asynchronous.base import AsyncBase
@@ -42,6 +43,7 @@ class AsyncConsumer(AsyncBase):
         heartbeat_interval_ms: int | None = None,
         max_poll_interval_ms: int = 300_000,
         metadata_max_age_ms: int = 300_000,
+        exclude_internal_topics: bool = True,
         auto_commit_interval_ms: float | None = None,
         auto_offset_reset: str | timedelta = "earliest",
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
@@ -86,6 +88,7 @@ class AsyncConsumer(AsyncBase):
             heartbeat_interval_ms=heartbeat_interval_ms,
             max_poll_interval_ms=max_poll_interval_ms,
             metadata_max_age_ms=metadata_max_age_ms,
+            exclude_internal_topics=exclude_internal_topics,
         )
         self._core = self._group = GroupConsumer(
             self._cluster,
@@ -116,13 +119,20 @@ class AsyncConsumer(AsyncBase):
 
     async def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] | None = None,
         *,
+        pattern: TopicPattern | None = None,
         on_assigned: OnPartitions | None = None,
         on_revoked: OnPartitions | None = None,
         on_lost: OnPartitions | None = None,
     ) -> None:
         """Read topics as a member of the group, which the first `poll` joins; again, for other topics.
+
+        In place of topics, a `pattern` has every topic read whose whole name matches: a regular expression of Python's, as a
+        str or compiled. Topics that are made are found within `metadata_max_age_ms`, and internal ones are left out unless
+        `exclude_internal_topics` is False. With a SubscriptionPattern the broker compares (KIP-848, `group_protocol`
+        "consumer"), in the syntax of RE2, and finds topics that are made by itself.
+        Raises TypeError or ValueError for what is no name and for what is no pattern.
 
         The callbacks get the partitions that came or went, are called from `poll`, `unsubscribe` and `close`, may use this
         consumer, and may be coroutine functions. Those revoked are still ours, and can be committed, until `on_revoked`
@@ -131,7 +141,7 @@ class AsyncConsumer(AsyncBase):
         """
         member = self._member()
         self._transport.require_loop()
-        member.subscribe(topics, Callbacks(on_assigned, on_revoked, on_lost))
+        member.subscribe(topics, Callbacks(on_assigned, on_revoked, on_lost), pattern=pattern)
         if self._pump is None:
             self._pump = asyncio.create_task(self._group_transport.run(member.member.pump()))
 

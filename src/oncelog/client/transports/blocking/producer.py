@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -11,7 +11,7 @@ from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.core import ProducerCore, log_left_open
-from oncelog.client.producer.given_record import given_record
+from oncelog.client.producer.given_record import Headers, given_record
 from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.partitioners import Partitioner
 from oncelog.client.producer.settings import RETRIES_MAX, producer_settings
@@ -140,7 +140,7 @@ class Producer:
         *,
         key: bytes | None = None,
         partition: int | None = None,
-        headers: Sequence[tuple[str, bytes | None]] = (),
+        headers: Headers = None,
         timestamp_ms: int | None = None,
         on_delivery: OnDelivery | None = None,
     ) -> Delivery:
