@@ -33,13 +33,13 @@ with (
     closing(sqlite3.connect(chosen.database)) as table,
     Consumer(chosen.bootstrap_server, group_id=f"table-by-{chosen.key}", group_instance_id="1") as consumer,
 ):
-    columns = "topic TEXT, partition INTEGER, offset INTEGER, event TEXT, value TEXT"
+    columns = "topic TEXT, partition INTEGER, offset INTEGER, event BLOB, value BLOB"
     table.execute(f"CREATE TABLE IF NOT EXISTS payments ({columns}{KEYS[chosen.key]})")
     consumer.subscribe([chosen.topic])
     done = 0
     while not (consumer.assignment and consumer.positions() and not any(consumer.lag().values())):
         records = consumer.poll(records_max=10)
-        rows = [(one.topic, one.partition, one.offset, one.key.decode(), one.value.decode()) for one in records]
+        rows = [(one.topic, one.partition, one.offset, one.key or b"", one.value or b"") for one in records]
         with table:
             table.executemany("INSERT INTO payments VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", rows)
         done += len(rows)
