@@ -213,10 +213,9 @@ def test_make_targets_exist():
 
 
 def test_links_lead_to_files():
-    for name in (*PAGES, "CONTRIBUTING.md", "ARCHITECTURE.md"):
-        page = ROOT / name
+    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")):
         for target in LINKS.findall(page.read_text()):
-            assert (page.parent / target).exists(), f"{name}: {target}"
+            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
 
 
 def test_files_and_folders_that_the_pages_name_are_there():
