@@ -5,9 +5,10 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
-from oncelog.spark.java_errors import PROXY_ERROR, TEXT_MAX, JavaError, without_stack_traces
+from oncelog.spark.java_errors import PROXY_ERROR, TEXT_MAX, JavaError, raised_as_spark_tells_it, without_stack_traces
 
 pytestmark = pytest.mark.spark
 
@@ -87,3 +88,33 @@ def test_error_of_python_keeps_its_causes():
     error.__cause__ = ConnectionError("refused")
     assert without_stack_traces(error) is error
     assert "refused" in as_spark_reads_it(error)
+
+
+def told(error: Exception) -> str:
+    with pytest.raises(type(error)) as raised:
+        raised_as_spark_tells_it(error)
+    return as_spark_reads_it(raised.value)
+
+
+def test_cause_is_told_before_the_frames_and_what_it_was_raised_from_after_them():
+    error = ValueError("the transaction was aborted")
+    error.__cause__ = ConnectionError("refused")
+    first, *_, reason = told(error).splitlines()
+    assert first == "oncelog.spark.java_errors.WriteFailed: ValueError: the transaction was aborted"
+    assert reason == "because of ConnectionError: refused"
+
+
+def test_interruption_that_is_told_is_recognized(proxy_error, interrupted):
+    with pytest.raises(JavaError) as raised:
+        raised_as_spark_tells_it(interrupted)
+    assert proxy_error.findFirstIn(as_spark_reads_it(raised.value)).isDefined()
+
+
+def test_error_is_told_when_java_has_ended():
+    class Captured(PySparkException):
+        def __str__(self) -> str:
+            raise Py4JNetworkError("Java has ended")
+
+    with pytest.raises(Captured) as raised:
+        raised_as_spark_tells_it(Captured("unseen"))
+    assert str(raised.value.__cause__) == "Captured"

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
-import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from runpy import run_path
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import announce_java
@@ -31,6 +30,7 @@ from oncelog.spark import (
     lag,
     run_stateless,
 )
+from oncelog.spark.causes import cause_of
 from oncelog.spark.sink.unwritable import RowError
 from oncelog.spark.user_function import Transform, inputs_of, output_of, output_topic
 
@@ -50,8 +50,8 @@ EXPECTED = (
 AWAIT_SECONDS = 1
 SENTENCE_CHARACTERS_MAX = 500
 
-OWN_ERROR = re.compile(r"\boncelog\.[\w.]+\.(\w+): ([^\n]+)")
-"""An error of ours in the text of one of Spark's."""
+QUERY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Where PySpark writes an error with all frames of Java before it raises it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,37 +74,12 @@ class Pipeline:
     write_to_input: bool
 
 
-def load_function(spec: str) -> tuple[Transform, str]:
-    """Read FILE.py:FUNCTION; return the function and its name. Raises CommandError."""
-    file, separator, name = spec.rpartition(":")
-    if not separator or not name:
-        raise CommandError(f"{spec} is not FILE.py:FUNCTION", ExitStatus.USAGE)
-    path = Path(file)
-    if not path.is_file():
-        raise CommandError(f"there is no file {file}", ExitStatus.USAGE)
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        found = run_path(str(path)).get(name)
-    except Exception as error:
-        raise CommandError(f"{file} does not load: {type(error).__name__}: {error}", ExitStatus.USAGE) from error
-    if not callable(found):
-        raise CommandError(f"{file} has no function {name}", ExitStatus.USAGE)
-    return found, name
-
-
-def check_topics(transform: Transform, sources: Sequence[str], targets: Sequence[str]) -> None:
-    """Raises CommandError where a function does not fit the topics that it is to read, or a topic is named twice."""
-    try:
-        inputs_of(transform, sources)
-        output_topic(targets)
-    except FunctionError as error:
-        raise CommandError(str(error), ExitStatus.USAGE) from error
-
-
 def start_spark(name: str, master: str) -> SparkSession:
     """Start Spark, and say with which Java. Raises CommandError."""
     spark = build_session(app_name=name, master=master, java=announce_java())
     spark.sparkContext.setLogLevel("OFF")
+    for logger in QUERY_LOGGERS:
+        PySparkLogger.getLogger(logger).disabled = True
     return spark
 
 
@@ -119,7 +94,9 @@ def run_pipeline(spark: SparkSession, pipeline: Pipeline, reports: Reports, stop
         raise CommandError(f"{error.reason}: give it a --checkpoint", ExitStatus.USAGE) from error
     except FunctionError as error:
         raise CommandError(str(error), ExitStatus.USAGE) from error
-    except EXPECTED as error:
+    except Exception as error:
+        if not isinstance(error, EXPECTED) and cause_of(error).place is None:
+            raise
         raise pipeline_failure(error) from error
 
 
@@ -152,8 +129,15 @@ def _run_query(
         write_to_input=pipeline.write_to_input,
     )
 
+    failures: list[Exception] = []
+
     def write(rows: DataFrame, batch_id: int) -> None:
-        sink(rows, batch_id)
+        try:
+            sink(rows, batch_id)
+        except Exception as error:
+            # Of what Java hands on there is only a text.
+            failures.append(error)
+            raise
         assert sink.last_batch is not None, "a batch that was written has a report"
         reports.batch(sink.last_batch)
 
@@ -171,6 +155,13 @@ def _run_query(
     elif pipeline.trigger is not None:
         writer = writer.trigger(processingTime=pipeline.trigger)
     query = writer.start()
+    try:
+        _await(query, reports, stop)
+    except StreamingQueryException as error:
+        raise (failures or [error])[-1] from None
+
+
+def _await(query: StreamingQuery, reports: Reports, stop: threading.Event) -> None:
     while not query.awaitTermination(AWAIT_SECONDS):
         if stop.is_set():
             query.stop()
@@ -195,11 +186,8 @@ def _stream(spark: SparkSession, pipeline: Pipeline, topics: Sequence[str]) -> D
 
 def pipeline_failure(error: Exception) -> CommandError:
     """A sentence out of what may be a page of Java and Python."""
-    text = str(error)
-    own = OWN_ERROR.findall(text)
-    if isinstance(error, OutcomeUnknown) or any(name == OutcomeUnknown.__name__ for name, _ in own):
-        status = ExitStatus.UNKNOWN
-    else:
-        status = ExitStatus.FAILED
-    sentence = f"{own[-1][0]}: {own[-1][1]}" if own else text.strip().partition("\n")[0] or type(error).__name__
-    return CommandError(f"the pipeline stopped: {sentence[:SENTENCE_CHARACTERS_MAX]}", status)
+    cause = cause_of(error)
+    is_unknown = isinstance(error, OutcomeUnknown) or cause.kind == OutcomeUnknown.__name__
+    status = ExitStatus.UNKNOWN if is_unknown else ExitStatus.FAILED
+    told = replace(cause, message=cause.message[:SENTENCE_CHARACTERS_MAX])
+    return CommandError(f"the pipeline stopped: {told}", status)

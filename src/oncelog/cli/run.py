@@ -150,20 +150,23 @@ def command(
         )
     transactional_id = transactional_id or default_transactional_id(outputs)
     interval_ms = 0.0 if trigger is None else parse_interval_ms(trigger)
-    from oncelog.cli.pipeline import Pipeline, check_topics, load_function, run_pipeline, start_spark
+    from oncelog.cli.pipeline import Pipeline, run_pipeline, start_spark
+    from oncelog.cli.user_file import user_file
 
-    transform, name = load_function(function)
-    check_topics(transform, sources, outputs)
+    file = user_file(function)
+    file.check(sources, outputs)
     with ExitStack() as stack:
         if is_embedded:
             bootstrap_server = _embedded_log(stack, data_dir or DEFAULT_DATA_DIRECTORY)
         cluster = reach(bootstrap_server, config)
-        make_topics(cluster, sources, outputs, may_make_sources=is_embedded)
-        spark = start_spark(name, master)
+        make_inputs(cluster, sources, may_make=is_embedded)
+        spark = start_spark(file.function, master)
         stack.callback(spark.stop)
+        transform = file.load(sources)
+        make_outputs(cluster, sources, outputs)
         pipeline = Pipeline(
             transform=transform,
-            name=name,
+            name=file.function,
             sources=tuple(sources),
             targets=outputs,
             bootstrap_servers=cluster.bootstrap_servers,
@@ -219,11 +222,17 @@ def stop_on_signals() -> threading.Event:
     return stop
 
 
-def make_topics(cluster: Reach, sources: list[str], targets: tuple[str, ...], *, may_make_sources: bool) -> None:
-    """Make the outputs, with as many partitions as the largest input. Raises CommandError if an input is missing."""
+def make_inputs(cluster: Reach, sources: list[str], *, may_make: bool) -> None:
+    """Make the inputs that are missing, or raise CommandError."""
     with connect(cluster) as client:
-        if may_make_sources:
+        if may_make:
             client.create_topics([NewTopic(name) for name in _missing(client, sources)])
+        existing_topics(client, sources)
+
+
+def make_outputs(cluster: Reach, sources: list[str], targets: tuple[str, ...]) -> None:
+    """Make the outputs that are missing, with as many partitions as the largest input."""
+    with connect(cluster) as client:
         partitions = max(len(topic.partitions) for topic in existing_topics(client, sources))
         client.create_topics([NewTopic(name, partitions) for name in _missing(client, targets)])
 

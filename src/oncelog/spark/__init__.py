@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from oncelog.lazy_names import imported
+from oncelog.spark.known_source import make_source_known
 
 for _needed in ("numba", "pyarrow", "pyspark"):
     if find_spec(_needed) is None:
@@ -117,3 +118,6 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     return imported(__name__, _HOMES, name)
+
+
+make_source_known()

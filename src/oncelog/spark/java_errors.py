@@ -9,8 +9,11 @@ the query would neither run nor end.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NoReturn
 
 from py4j.protocol import Py4JJavaError
+
+from oncelog.spark.causes import cause_of, reasons_of
 
 PROXY_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
 INTERRUPTIONS = (
@@ -26,7 +29,22 @@ class JavaError(Exception):
     """Spark's Java side failed during a micro-batch; the log of the driver has its stack trace."""
 
 
-def without_stack_traces(error: BaseException) -> BaseException:
+class WriteFailed(Exception):
+    """The cause of a write's end, in a sentence. It is printed before the error, which has all the frames of Py4J."""
+
+
+def raised_as_spark_tells_it(error: Exception) -> NoReturn:
+    """Raise an error of a micro-batch without stack traces of Java, and its cause before its own frames.
+
+    Py4J makes a text of the error and of what it was raised from, which is first.
+    """
+    short = without_stack_traces(error)
+    for reason in reasons_of(short):
+        short.add_note(reason)
+    raise short from WriteFailed(str(cause_of(short)))
+
+
+def without_stack_traces(error: Exception) -> Exception:
     """The error to raise instead of one that has an error of Java among its causes; any other as it is."""
     java = next((one for one in _causes(error) if isinstance(one, Py4JJavaError)), None)
     if java is None:

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.udf import _wrap_function
 
 SCAN, OLD_SOURCE = "StreamingDataSourceV2ScanRelation", "StreamingExecutionRelation"
 """The two kinds of leaf in a query's plan that are sources, of Spark's present and its first interface for them."""
@@ -52,6 +54,26 @@ def items(sequence: Any) -> Iterator[Any]:
 def kind(java: Any) -> str:
     """The name of a Java object's class, without its package."""
     return str(java.getClass().getSimpleName()).removesuffix("$")
+
+
+def sessions() -> list[SparkSession]:
+    """The sessions of this process that Spark itself would go on with: the thread's, and the last one that was made."""
+    if SparkContext._active_spark_context is None:
+        return []
+    found = (SparkSession.getActiveSession(), SparkSession._instantiatedSession)
+    return [session for session in found if session is not None]
+
+
+def register_source(session: Any, source: type[DataSource]) -> None:
+    """Make a source in Python known to a session that does not know it.
+
+    `session.dataSource.register` refuses it where the session that is active in this thread is another one, and knows it.
+    """
+    sources = session._jsparkSession.sessionState().dataSourceManager()
+    if not sources.dataSourceExists(source.name()):
+        context = session.sparkContext
+        registered = context._jvm.org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource
+        sources.registerDataSource(source.name(), registered(_wrap_function(context, source)))
 
 
 def has_context() -> bool:

@@ -49,7 +49,7 @@ def told_in_one_sentence(*kinds: type[Exception]) -> Iterator[None]:
     try:
         yield
     except kinds:
-        if _is_sparks():
+        if is_sparks():
             os.environ[HIDE_TRACEBACK] = "1"
         raise
 
@@ -73,12 +73,12 @@ def end_unheard() -> None:
         program.__dict__["worker"] = ignoring_broken_pipes(program.worker)
 
 
-def _is_sparks() -> bool:
+def is_sparks() -> bool:
     """Whether this is one of the processes in which Spark runs Python."""
     return _program().startswith("pyspark.") or _program() == OWN_DAEMON
 
 
 def _program() -> str:
     """The module that this process, or the one that it was forked from, was started with."""
-    spec = sys.modules["__main__"].__spec__
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return "" if spec is None else spec.name

@@ -21,7 +21,7 @@ from oncelog.client import (
     TransactionalIdExpired,
 )
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
-from oncelog.spark.java_errors import without_stack_traces
+from oncelog.spark.java_errors import raised_as_spark_tells_it
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
 from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
@@ -170,10 +170,9 @@ class ExactlyOnceSink:
             yield
         except BaseException as error:
             self.close()
-            short = without_stack_traces(error)
-            if short is error:
-                raise
-            raise short from None
+            if isinstance(error, Exception):
+                raised_as_spark_tells_it(error)
+            raise
 
     def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
         refuse_connect(rows.sparkSession)
