@@ -64,9 +64,9 @@ class Pipeline:
     def output(self):
         return topics.read(self.log.bootstrap_servers, self.target)
 
-    def assert_copied_once(self, count=COUNT):
+    def assert_copied_once(self, count=COUNT, times=1):
         expected = {}
-        for key, value in topics.keyed_records(count):
+        for key, value in topics.keyed_records(count) * times:
             expected.setdefault(key, []).append(value.upper())
         assert topics.by_key(self.output()) == expected
 

@@ -108,8 +108,9 @@ def test_a_task_that_fails_leaves_nothing(spark, writes):
     ],
 )
 def test_what_cannot_be_done_is_said_before_anything_is_written(spark, refused, columns, options, words):
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(Exception, match=words) as error:
         refused.write(frame(spark, 10).selectExpr(*columns), **options)
+    assert "Traceback" not in str(error.value)
     assert refused.end() == 0
 
 
@@ -227,6 +228,52 @@ def test_a_checkpoint_that_does_not_go_on_where_the_log_is_is_refused(pipeline, 
     pipeline.assert_copied_once(COUNT + 10)
 
 
+def named(rows, name):
+    """The rows of a query that has this name, as Spark tells it to a sink."""
+    return {"rows": rows, "queryName": name}
+
+
+def test_two_queries_of_one_sink_each_write_once_with_an_id_that_names_them(pipeline, tmp_path):
+    """KIP-98: a transactional id has one producer at a time, and each of the flows of a sink is a query of its own."""
+    options = {"kafka.transactional.id": pipeline.transactional_id + "-{query}"}
+    rows = pipeline.rows().selectExpr(*UPPER)
+    evens, odds = (rows.where(f"cast(right(value, 1) as int) % 2 = {rest}") for rest in (0, 1))
+    for _ in range(2):
+        flows = [
+            pipeline.start_format(**named(part, name), checkpoint=tmp_path / name, **options)
+            for name, part in (("even", evens), ("odd", odds))
+        ]
+        assert all(flow.awaitTermination(180) for flow in flows)
+    written = [value for _, value in topics.keyed_records(COUNT)]
+    assert topics.values(pipeline.output()) == sorted(value.upper() for value in written)
+    with Client(pipeline.log.bootstrap_servers) as client:
+        for name in ("even", "odd"):
+            assert client.committed_offsets(f"{pipeline.transactional_id}-{name}")
+
+
+def test_a_second_query_of_one_id_is_told_how_both_get_one(pipeline, tmp_path):
+    rows = pipeline.rows().selectExpr(*UPPER)
+    pipeline.run_format(**named(rows, "first"))
+    with pytest.raises(
+        Exception, match=r"FenceError: another query \('first', .*'second' does not.*\{query\}"
+    ) as refused:
+        pipeline.run_format(**named(rows, "second"), checkpoint=tmp_path / "second")
+    assert "Traceback" not in str(refused.value)
+    pipeline.assert_copied_once()
+
+
+def test_a_query_that_begins_anew_writes_everything_again_once_it_is_told_to(pipeline, tmp_path):
+    """As after spark-pipelines run --full-refresh, which leaves the topic as it is and makes a new checkpoint."""
+    rows = pipeline.rows().selectExpr(*UPPER)
+    pipeline.run_format(**named(rows, "copy"))
+    with pytest.raises(Exception, match=r"full refresh, say trust_checkpoint=True \(option trustCheckpoint\) once"):
+        pipeline.run_format(**named(rows, "copy"), checkpoint=tmp_path / "1")
+    pipeline.assert_copied_once()
+    pipeline.run_format(**named(rows, "copy"), checkpoint=tmp_path / "1", trustCheckpoint="true")
+    pipeline.run_format(**named(rows, "copy"), checkpoint=tmp_path / "1")
+    pipeline.assert_copied_once(times=2)
+
+
 def test_an_input_without_kafka_offsets_keeps_its_progress_with_the_output(pipeline, spark, tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "1.txt").write_text("one\ntwo\n")
@@ -248,12 +295,18 @@ def lone(spark, oncelog_broker, tmp_path):
     [
         ({"writeId": "w"}, "option writeId is for"),
         ({"kafka.enable.idempotence": "false"}, "kafka.enable.idempotence has to be true"),
+        (
+            {"kafka.transactional.id": "a-{query}"},
+            r"kafka.transactional.id has \{query\} in it, and this query has no name",
+        ),
+        ({"transactional_id": "a"}, "transactional_id is not known to this sink.*did you mean kafka.transactional.id?"),
         ({"output_mode": "update"}, "does not support Update mode"),
     ],
 )
 def test_a_stream_that_cannot_be_exactly_once_is_refused(lone, options, words):
-    with pytest.raises(Exception, match=words):
+    with pytest.raises(Exception, match=words) as refused:
         lone.run_format(**options)
+    assert "Traceback" not in str(refused.value)
     assert topics.values(lone.output()) == []
 
 

@@ -29,6 +29,12 @@ from oncelog.spark.shipping import Shipped
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
+TABLE_PROPERTIES = frozenset({"owner", "provider"})
+TABLE_REFUSAL = (
+    "a table of Spark's catalog passes none of its options on, and without kafka.bootstrap.servers no topic is found: read with "
+    'CREATE TEMPORARY VIEW ... USING oncelog OPTIONS (...), and write with df.write.format("oncelog").options(...)'
+)
+
 
 def row_schema(include_headers: bool) -> StructType:
     """The columns of Spark's Kafka source."""
@@ -57,6 +63,7 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.options.table import OptionError
 
         with told_in_one_sentence(OptionError):
+            self._refuse_tables()
             check_options(self.options)
         return self._rows()
 
@@ -66,6 +73,7 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.source.readers import BatchReader
 
         with told_in_one_sentence(OptionError):
+            self._refuse_tables()
             self._check_schema(schema)
             return BatchReader(parse_options(self.options, streaming=False))
 
@@ -75,6 +83,7 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.source.readers import RefusedReader, StreamReader
 
         try:
+            self._refuse_tables()
             self._check_schema(schema)
             return StreamReader(parse_options(self.options, streaming=True))
         except OptionError as error:
@@ -85,16 +94,18 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.options.table import OptionError
         from oncelog.spark.sink.batch_write import write_settings
         from oncelog.spark.sink.columns import columns_to_write
-        from oncelog.spark.sink.format_writers import BatchWriter
+        from oncelog.spark.sink.format_writers import SAID, BatchWriter
 
-        if overwrite:
-            raise OptionError('a topic is not overwritten, records are added to it: use mode("append")')
-        arguments = sink_arguments(self.options, Use.BATCH_FORMAT)
-        staging_location = arguments.pop("staging_location", None)
-        write_id = arguments.pop("write_id", None)
-        settings = write_settings(arguments, write_id)
-        columns = columns_to_write(schema, settings.topic)
-        return BatchWriter(settings, columns, write_id, staging_location)
+        with told_in_one_sentence(*SAID):
+            if overwrite:
+                raise OptionError('a topic is not overwritten, records are added to it: use mode("append")')
+            self._refuse_tables()
+            arguments = sink_arguments(self.options, Use.BATCH_FORMAT)
+            staging_location = arguments.pop("staging_location", None)
+            write_id = arguments.pop("write_id", None)
+            settings = write_settings(arguments, write_id)
+            columns = columns_to_write(schema, settings.topic)
+            return BatchWriter(settings, columns, write_id, staging_location)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
@@ -107,15 +118,24 @@ class OncelogDataSource(Shipped, DataSource):
             raise OptionError(
                 'writeStream.format("oncelog") needs PySpark 4.1 or newer; use foreachBatch(oncelog.spark.exactly_once(...))'
             )
-        from oncelog.spark.sink.format_writers import StreamWriter
+        from oncelog.spark.sink.format_writers import SAID, StreamWriter
         from oncelog.spark.sink.stream_commit import stream_settings
 
-        settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
-        columns = columns_to_write(schema, settings.arguments.get("topic"))
-        return StreamWriter(settings, columns)
+        with told_in_one_sentence(*SAID):
+            self._refuse_tables()
+            settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
+            columns = columns_to_write(schema, settings.arguments.get("topic"))
+            return StreamWriter(settings, columns)
 
     def _rows(self) -> StructType:
         return row_schema(str(self.options.get("includeHeaders", "false")).lower() == "true")
+
+    def _refuse_tables(self) -> None:
+        """Raise OptionError for a table of the catalog. Spark tells its properties when it is made, and later nothing at all."""
+        from oncelog.spark.options.table import OptionError
+
+        if not self.options or {name.lower() for name in self.options} >= TABLE_PROPERTIES:
+            raise OptionError(TABLE_REFUSAL)
 
     def _check_schema(self, schema: StructType) -> None:
         from oncelog.spark.options.table import OptionError

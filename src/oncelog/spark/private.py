@@ -102,6 +102,8 @@ class StreamExecution:
         self._java = java
         self.query_id = str(java.id().toString())
         self.run_id = str(java.runId().toString())
+        name = java.name()
+        self.name = None if name is None else str(name)
 
     @property
     def checkpoint_root(self) -> str:

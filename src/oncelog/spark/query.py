@@ -38,6 +38,7 @@ class RunningQuery:
         self._session = session
         self.query_id = execution.query_id
         self.run_id = execution.run_id
+        self.name = execution.name
         self._opened: CheckpointFiles | None = None
         self._is_stateless: bool | None = None
 

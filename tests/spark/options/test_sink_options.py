@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import subprocess
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 
 from harness import jars, requirements
 from oncelog.records import Codec
-from oncelog.spark import exactly_once
+from oncelog.spark import exactly_once, write_exactly_once
 from oncelog.spark.options.sink_option_rows import SINK_ROWS
-from oncelog.spark.options.sink_options import ROWS, Use, _warn_once, sink_arguments, with_options
+from oncelog.spark.options.sink_options import _ARGUMENTS, ROWS, Use, _warn_once, sink_arguments, with_options
 from oncelog.spark.options.table import OptionError, Scope, Treatment, find
 from oncelog.spark.sink.batch_write import TRANSACTION_TIMEOUT_MS, write_settings
 from oncelog.spark.sink.settings import sink_settings
@@ -119,12 +120,23 @@ def test_defaults_are_those_of_the_rows():
         ({"kafka.transaction.two.phase.commit.enable": "true"}, "two.phase"),
         ({"asyncProgressTrackingEnabled": "true"}, "asyncProgressTrackingEnabled: the offsets"),
         ({"subscribe": "in"}, "option subscribe is not known to this sink"),
+        ({"transactional_id": "t"}, "transactional_id is not known .*; did you mean kafka.transactional.id?"),
+        ({"transactional.id": "t"}, "transactional.id is not known .*; did you mean kafka.transactional.id?"),
+        ({"queryName": "q"}, "option queryName is for writeStream.format"),
         ({"writeId": "w"}, "option writeId is for df.write"),
     ],
 )
 def test_an_option_that_cannot_be_had_is_refused_with_its_reason(options, words):
     with pytest.raises(OptionError, match=words):
         sink_arguments(options, Use.EXACTLY_ONCE)
+
+
+@pytest.mark.parametrize("argument", _ARGUMENTS, ids=lambda argument: argument.name)
+def test_every_option_is_found_by_the_name_of_its_argument_and_by_kafkas(argument):
+    for name in (argument.name, argument.option.removeprefix("kafka.")):
+        if find(ROWS, name, Scope.SINK) is None:
+            with pytest.raises(OptionError, match=rf"did you mean {re.escape(argument.option)}\?"):
+                sink_arguments({name: "1"}, Use.STREAM_FORMAT)
 
 
 def test_no_message_has_the_value_of_an_option_of_kafkas():
@@ -176,6 +188,45 @@ def test_a_stream_is_named_by_its_query_unless_it_is_told_a_name():
     assert stream_settings(arguments).sink("q1").transactional_id == "oncelog-query-q1"
     told = {**arguments, "transactional_id": "copy"}
     assert stream_settings(told).sink("q1").transactional_id == "copy"
+
+
+def test_queries_of_one_sink_are_told_apart_by_their_names():
+    told = {**SERVERS, "topic": "out", "checkpointLocation": "/c", "kafka.transactional.id": "ledger-{query}"}
+
+    def settings(name, **more):
+        options = {**told, **more} if name is None else {**told, **more, "queryName": name}
+        return stream_settings(sink_arguments(options, Use.STREAM_FORMAT)).sink("q1")
+
+    assert [settings(name).transactional_id for name in ("ordered", "main.sales.ordered")] == [
+        "ledger-ordered",
+        "ledger-main.sales.ordered",
+    ]
+    assert settings("ordered").group_id == "ledger-ordered"
+    grouped = settings("ordered", **{"kafka.transactional.id": "ledger", "kafka.group.id": "{query}-of-{query}"})
+    assert (grouped.transactional_id, grouped.group_id) == ("ledger", "ordered-of-ordered")
+    with pytest.raises(OptionError, match=r"kafka.transactional.id has \{query\} in it, and this query has no name"):
+        settings(None)
+    with pytest.raises(OptionError, match=r"kafka.group.id has \{query\} in it, and this query has no name"):
+        settings(None, **{"kafka.transactional.id": "ledger", "kafka.group.id": "{query}"})
+
+
+@pytest.mark.parametrize("given", [{"transactional_id": "a-{query}"}, {"transactional_id": "a", "group_id": "{query}"}])
+def test_a_function_does_not_take_the_querys_name_from_a_placeholder(given):
+    with pytest.raises(ValueError, match="write the name itself"):
+        exactly_once(topic="out", bootstrap_servers="localhost:9092", **given)
+
+
+def test_a_batch_write_has_no_query_to_be_named_by():
+    for arguments in ({"transactional_id": "a-{query}"}, {"options": {"kafka.transactional.id": "a-{query}"}}):
+        with pytest.raises(ValueError, match="write the name itself"):
+            write_exactly_once(None, topic="out", bootstrap_servers="localhost:9092", **arguments)
+
+
+def test_the_querys_name_is_no_option_without_effect(caplog):
+    _warn_once.cache_clear()
+    with caplog.at_level(logging.WARNING, "oncelog.spark"):
+        sink_arguments({**SERVERS, "topic": "out", "queryName": "ordered"}, Use.STREAM_FORMAT)
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

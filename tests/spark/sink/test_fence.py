@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.spark.sink.fence import (
     METADATA_CHARACTERS_MAX,
+    NAME_CHARACTERS_MAX,
     Batch,
     FenceError,
     FenceProgress,
@@ -61,12 +63,13 @@ def expired(record):
         st.text(max_size=64),
         st.integers(0, 2**62),
         st.none() | st.integers(0, 2**62),
+        st.none() | st.text(max_size=NAME_CHARACTERS_MAX),
     ),
     st.sampled_from(Role),
 )
 def test_record_survives_the_metadata_of_an_offset(record, role):
     assert parse_metadata(to_metadata(record, role)) == (record, role)
-    longest = FenceRecord("x" * 36, 2**62, "f" * 64, 2**62, 2**62)
+    longest = FenceRecord("x" * 36, 2**62, "f" * 64, 2**62, 2**62, "\N{GRINNING FACE}" * 1000)
     assert len(to_metadata(longest, role)) <= METADATA_CHARACTERS_MAX
 
 
@@ -227,6 +230,37 @@ def test_batch_ids_of_a_new_checkpoint_are_not_taken_for_old_ones():
     assert decide(progress(foreign, {A0: 9}), batch(0, offsets={A0: 9})) is Verdict.RUN
     assert decide(progress(foreign), batch(0, start="there")) is Verdict.RUN
     assert decide(progress(foreign, {A0: 9}), batch(0), trust_checkpoint=True) is Verdict.RUN
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "words"),
+    [
+        (
+            "ordered",
+            "refunded",
+            r"'ordered'.*'refunded' does not start.*transactional id and a group each.*\{query\}.*takes",
+        ),
+        ("ordered", "ordered", "checkpoint is lost.*full refresh.*trustCheckpoint"),
+        ("x" * 500, "x" * 500, "checkpoint is lost.*full refresh.*trustCheckpoint"),
+        (
+            None,
+            "ordered",
+            r"\(other\).*'ordered' does not start.*full refresh.*second query needs another transactional id",
+        ),
+        (
+            "ordered",
+            None,
+            "'ordered'.*this one does not start.*full refresh.*second query needs another transactional id",
+        ),
+    ],
+)
+def test_refusal_tells_a_second_query_from_one_that_begins_anew(before, now, words):
+    newest, read = parse_metadata(to_metadata(FenceRecord("other", 5, "there", 7, query_name=before), Role.INPUT))
+    assert read is Role.INPUT
+    asked = replace(batch(0, offsets={A0: 0}), query_name=now)
+    with pytest.raises(FenceError, match=words) as refused:
+        decide(progress(newest, {A0: 9}), asked)
+    assert len(str(refused.value)) < 1000
 
 
 def test_partitions_that_are_new_may_start_anywhere():

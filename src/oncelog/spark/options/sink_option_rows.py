@@ -20,20 +20,21 @@ def _inert(name: str, meaning: str) -> Option:
 AT_HAND = "all rows are at hand when they are encoded; batches are as full as they can be, and nothing is waited for"
 OWN_PLACEMENT = "rows go where `partition` says, else where the Java client puts their key, else to one after another"
 BYTES_AS_THEY_ARE = "columns are written as bytes or text as they are; convert them with DataFrame functions"
-SPARKS_OWN = "it is Spark's own; the sink reads it where it says so"
 
 SINK_ROWS: tuple[Option, ...] = (
     _supported("topic", None, "Where all rows go. It comes before a column of that name, which is needed without it."),
     _supported(
         "kafka.transactional.id",
         None,
-        'Who writes: one for each pipeline, the same after every restart. Without it, format("oncelog") names a stream by its '
-        "query's id and a batch write by its writeId, or makes one up.",
+        'Who writes: one for each pipeline, the same after every restart. With writeStream.format("oncelog") {query} stands '
+        'for the name of the query. Without this option format("oncelog") names a stream by its query\'s id and a batch write '
+        "by its writeId, or makes one up.",
     ),
     _supported(
         "kafka.group.id",
         "the transactional id",
-        "Streams only. Under which group the offsets of the input are committed, in the transaction.",
+        "Streams only. Under which group the offsets of the input are committed, in the transaction. It may have {query} in "
+        "it, too.",
     ),
     _supported(
         "kafka.transaction.timeout.ms",
@@ -72,7 +73,8 @@ SINK_ROWS: tuple[Option, ...] = (
     _supported(
         "trustCheckpoint",
         "false",
-        "Streams only. Run a query whose history the log does not know; say so once, after you have made sure.",
+        "Streams only. Run a query whose history the log does not know, as after a full refresh; say so once, after you have "
+        "made sure.",
     ),
     _supported(
         "writeToInput",
@@ -97,7 +99,12 @@ SINK_ROWS: tuple[Option, ...] = (
         'writeStream.format("oncelog") only, and needed there: a directory that the driver sees. What was read is taken from '
         "it.",
     ),
-    _inert("queryName", SPARKS_OWN),
+    _supported(
+        "queryName",
+        None,
+        'writeStream.format("oncelog") only, and set with writeStream.queryName(...). What {query} stands for; pipelines of '
+        "`pyspark.pipelines` name each flow's query.",
+    ),
     _refused(
         "asyncProgressTrackingEnabled", "the offsets of a micro-batch may then change when it is repeated; leave it out"
     ),

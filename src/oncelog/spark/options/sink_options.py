@@ -68,12 +68,13 @@ _ARGUMENTS = (
     _Argument("writeId", "write_id", uses=frozenset({Use.BATCH_FORMAT})),
     _Argument("stagingLocation", "staging_location", uses=FORMATS),
     _Argument("checkpointLocation", "checkpoint_location", uses=frozenset({Use.STREAM_FORMAT})),
+    _Argument("queryName", "query_name", uses=frozenset({Use.STREAM_FORMAT})),
 )
 
 
 def sink_arguments(options: Mapping[str, str], use: Use) -> dict[str, Any]:
     """What options say, as arguments of the Python functions; names are case-insensitive. Raises OptionError."""
-    given = OptionValues(ROWS, options, Scope.SINK)
+    given = OptionValues(ROWS, options, Scope.SINK, {one.name: one.option for one in _ARGUMENTS})
     arguments: dict[str, Any] = {}
     for argument in _ARGUMENTS:
         if not given.is_given(argument.option):

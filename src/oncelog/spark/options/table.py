@@ -7,10 +7,12 @@ consumer, with the prefix `kafka.`. docs/spark-options.md is written from the ro
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from types import MappingProxyType
 
 logger = logging.getLogger("oncelog.spark")
 
@@ -74,25 +76,37 @@ def find(rows: Iterable[Option], name: str, scope: Scope) -> Option | None:
     return min(found, key=lambda row: row.is_family, default=None)
 
 
-def refuse_names(rows: Iterable[Option], options: Mapping[str, str], scope: Scope) -> None:
+def refuse_names(
+    rows: Iterable[Option],
+    options: Mapping[str, str],
+    scope: Scope,
+    arguments: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Refuse what has no effect that its user could mean. No message holds a value: it may be a password.
 
-    Raises OptionError.
+    `arguments` are those of Python functions, with the options that say the same. Raises OptionError.
     """
     rows = tuple(rows)
     for name in sorted(options):
         row = find(rows, name, scope)
         if row is None:
-            meant = _meant(rows, name, scope)
-            raise OptionError(f"option {name} is not known to this {scope.value}, and would change nothing{meant}")
+            meant = arguments.get(name) or _nearest(rows, name, scope)
+            advice = f"; did you mean {meant}?" if meant else ""
+            raise OptionError(f"option {name} is not known to this {scope.value}, and would change nothing{advice}")
         if row.treatment is Treatment.REFUSED:
             raise OptionError(f"option {row.spelling(name)}: {row.meaning}")
 
 
-def _meant(rows: Iterable[Option], name: str, scope: Scope) -> str:
-    names = {row.name.lower(): row.name for row in rows if row.is_for(scope) and not row.is_family}
-    near = get_close_matches(name.lower(), names, n=1)
-    return f"; did you mean {names[near[0]]}?" if near else ""
+def _nearest(rows: Iterable[Option], name: str, scope: Scope) -> str | None:
+    names = [row.name for row in rows if row.is_for(scope) and not row.is_family]
+    by_bare_name = {_bare(one): one for one in names}
+    near = get_close_matches(_bare(name), by_bare_name, n=1)
+    return by_bare_name[near[0]] if near else None
+
+
+def _bare(name: str) -> str:
+    """The name without what Python, Kafka and Spark spell differently: transactional_id is kafka.transactional.id."""
+    return re.sub(r"[^a-z0-9]", "", name.lower().removeprefix("kafka."))
 
 
 def warn_of_inert(rows: Iterable[Option], options: Mapping[str, str], scope: Scope) -> None:

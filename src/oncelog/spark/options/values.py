@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from oncelog.spark.options.table import Option, OptionError, Scope, Treatment, refuse_names
@@ -17,12 +18,18 @@ DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "
 class OptionValues:
     """The options that a user gave, read by name. A missing one has the default of its row."""
 
-    def __init__(self, rows: Iterable[Option], options: Mapping[str, str], scope: Scope) -> None:
-        """Raises OptionError for a name that is refused or not known."""
+    def __init__(
+        self,
+        rows: Iterable[Option],
+        options: Mapping[str, str],
+        scope: Scope,
+        arguments: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        """Raises OptionError for a name that is refused or not known, as `refuse_names` does."""
         rows = tuple(rows)
         self._rows = {row.name.lower(): row for row in rows if row.is_for(scope)}
         self._options = {name.lower(): value for name, value in options.items()}
-        refuse_names(rows, self._options, scope)
+        refuse_names(rows, self._options, scope, arguments)
 
     def is_given(self, name: str) -> bool:
         return name.lower() in self._options

@@ -21,6 +21,9 @@ METADATA_CHARACTERS_MAX = 4096
 
 FENCE_VERSION = 2
 
+NAME_CHARACTERS_MAX = 200
+"""How much of a query's name is kept. JSON may take 12 bytes for a character."""
+
 RETENTION_MS_MIN = 60_000
 """The least that offsets.retention.minutes may be."""
 
@@ -35,7 +38,7 @@ class FenceRecord:
 
     `offsets_digest` is the sha256 of its end offsets. `sequence` counts what was committed for the group, by whichever
     query: the highest is the newest. `watermark_ms` is the event-time watermark after the micro-batch; None for a query
-    without state.
+    without state. `query_name` is for whoever reads a refusal; None where the query had no name.
     """
 
     query_id: str
@@ -43,6 +46,7 @@ class FenceRecord:
     offsets_digest: str
     sequence: int
     watermark_ms: int | None = None
+    query_name: str | None = None
 
 
 class Role(Enum):
@@ -67,6 +71,8 @@ def to_metadata(record: FenceRecord, role: Role, topic_id: UUID | None = None) -
         "watermark": record.watermark_ms,
         "role": role.value,
     }
+    if record.query_name is not None:
+        fields["name"] = _short(record.query_name)
     if topic_id is not None:
         fields["topic"] = str(topic_id)
     text = json.dumps(fields, separators=(",", ":"))
@@ -90,13 +96,14 @@ def parse_metadata(metadata: str) -> tuple[FenceRecord, Role] | None:
             "oncelog that wrote it"
         )
     try:
-        watermark_ms = fields["watermark"]
+        watermark_ms, name = fields["watermark"], fields.get("name")
         record = FenceRecord(
             str(fields["query"]),
             int(fields["batch"]),
             str(fields["end"]),
             int(fields["sequence"]),
             None if watermark_ms is None else int(watermark_ms),
+            None if name is None else str(name),
         )
         return record, Role(fields["role"])
     except (ValueError, KeyError, TypeError):
@@ -159,7 +166,7 @@ def progress_from(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> Fenc
 class Batch:
     """A micro-batch that Spark asks for. `start` is None where neither plan nor checkpoint says it in Kafka offsets.
 
-    `age_ms` is how long ago Spark has planned it.
+    `age_ms` is how long ago Spark has planned it. `query_name` is None where the query has no name.
     """
 
     query_id: str
@@ -168,6 +175,7 @@ class Batch:
     start_digest: str | None
     start: Offsets | None
     age_ms: float
+    query_name: str | None = None
 
 
 def decide(
@@ -217,12 +225,13 @@ def _decide_unknown(batch: Batch, retention_ms: Callable[[], float], *, is_next:
         raise FenceError(
             f"the query is at micro-batch {batch.batch_id}, but its group has no record of what was committed: the "
             "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. If nothing "
-            "was committed after the checkpoint was written, say trust_checkpoint=True once"
+            "was committed after the checkpoint was written, say trust_checkpoint=True (option trustCheckpoint) once"
         )
     if batch.age_ms >= RETENTION_MS_MIN and batch.age_ms >= retention_ms():
         raise FenceError(
             f"micro-batch {batch.batch_id} was planned so long ago that the group's record of it, had it been committed, "
-            "may have expired (offsets.retention.minutes); if nothing of it is in the output, say trust_checkpoint=True once"
+            "may have expired (offsets.retention.minutes); if nothing of it is in the output, say trust_checkpoint=True "
+            "(option trustCheckpoint) once"
         )
     return Verdict.RUN
 
@@ -232,10 +241,30 @@ def _decide_foreign(progress: FenceProgress, newest: FenceRecord, batch: Batch) 
         return Verdict.RUN
     if batch.start is not None and _starts_where_committed(batch.start, progress):
         return Verdict.RUN
+    before, now = _short(newest.query_name), _short(batch.query_name)
+    named = "" if before is None else f"{before!r}, "
     raise FenceError(
-        f"another query ({newest.query_id}) committed up to its micro-batch {newest.batch_id}, and this one does not start "
-        "at those offsets: records would be lost or repeated. Start with startingOffsets=committed_offsets(...) of "
-        "oncelog.spark, use another transactional id and group, or say trust_checkpoint=True once"
+        f"another query ({named}{newest.query_id}) committed for this group up to its micro-batch {newest.batch_id}, and "
+        f"{'this one' if now is None else repr(now)} does not start at those offsets: records would be lost or repeated. "
+        f"{_advice(before, now)}"
+    )
+
+
+def _short(query_name: str | None) -> str | None:
+    return None if query_name is None else query_name[:NAME_CHARACTERS_MAX]
+
+
+def _advice(before: str | None, now: str | None) -> str:
+    """The way on where another query has committed. Queries of two names are two, or one that was renamed."""
+    go_on = "start with startingOffsets=committed_offsets(...) of oncelog.spark"
+    if before is not None and now is not None and before != now:
+        return (
+            "Two queries need a transactional id and a group each: flows of one sink get them with {query} in option "
+            f"kafka.transactional.id. If this query takes the other's place, {go_on}"
+        )
+    return (
+        f"If its checkpoint is lost, {go_on}. If the query is to write everything again, as after a full refresh, say "
+        "trust_checkpoint=True (option trustCheckpoint) once. A second query needs another transactional id and group"
     )
 
 

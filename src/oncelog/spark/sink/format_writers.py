@@ -15,20 +15,39 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from oncelog.client import ClientError
+from oncelog.spark.checkpoint import CheckpointError
 from oncelog.spark.older_pyspark import DataSourceStreamArrowWriter
 from oncelog.spark.query import QUERY_ID_PROPERTY, QueryError
+from oncelog.spark.session.python_worker import told_in_one_sentence
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.sink.batch_write import is_written
 from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, EncodingJob, MicroBatch, StagedDelivery
+from oncelog.spark.sink.fence import FenceError
+from oncelog.spark.sink.hanging import HangingTransaction
 from oncelog.spark.sink.output_topics import TopicLimits, output_topics, row_encoder
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.staging import new_staging, staging_root
+from oncelog.spark.sink.staging import StagingError, new_staging, staging_root
 from oncelog.spark.sink.stream_commit import StreamSettings, commit_micro_batch
-from oncelog.spark.sink.write_record import record_partitions, was_written, write_entries
+from oncelog.spark.sink.transaction import AttemptsExhausted
+from oncelog.spark.sink.write_record import WriteIdError, record_partitions, was_written, write_entries
 from oncelog.spark.sink.writer import Writer, open_client
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"
+
+SAID = (
+    ValueError,
+    ClientError,
+    AttemptsExhausted,
+    CheckpointError,
+    FenceError,
+    HangingTransaction,
+    QueryError,
+    StagingError,
+    WriteIdError,
+)
+"""What a user may have to read: Spark tells these without a stack trace."""
 
 Messages = Sequence[WriterCommitMessage | None]
 
@@ -49,6 +68,7 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> EncodedTask:
         return self._job.run(iter(()) if self._is_known else iterator, _partition_id(), None)
 
+    @told_in_one_sentence(*SAID)
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if not self._is_known:
             self._commit(_tasks(messages))
@@ -84,6 +104,7 @@ class StreamWriter(Shipped, DataSourceStreamArrowWriter):
         self._columns = columns
         self._job: EncodingJob | None = None
 
+    @told_in_one_sentence(*SAID)
     def __getstate__(self) -> dict[str, Any]:
         """What the tasks need is looked up here: the writer that commits never travels, and needs none of it."""
         if self._job is None:
@@ -97,6 +118,7 @@ class StreamWriter(Shipped, DataSourceStreamArrowWriter):
         assert self._job is not None, "only a writer that travelled is in a task"
         return self._job.run(iterator, _partition_id(), _micro_batch())
 
+    @told_in_one_sentence(*SAID)
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         tasks = _tasks(messages)
         commit_micro_batch(self._settings, tasks, batchId)

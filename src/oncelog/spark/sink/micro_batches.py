@@ -68,6 +68,7 @@ class _Run:
             offsets_digest=read.end_digest,
             sequence=self.progress.next_sequence,
             watermark_ms=None if self.query.is_stateless else self.query.advance_watermark(),
+            query_name=self.query.name,
         )
 
     def entries(self, record: FenceRecord, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -280,7 +281,7 @@ class ExactlyOnceSink:
 
 def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
     age_ms = time.time() * 1000 - read.planned_ms
-    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms)
+    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms, query.name)
 
 
 def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:

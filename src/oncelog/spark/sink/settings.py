@@ -10,6 +10,9 @@ from oncelog.records import BATCH_BYTES_MAX, Codec
 from oncelog.spark.plan import Mode, parse_mode
 from oncelog.spark.sink.unwritable import Policy
 
+QUERY_PLACEHOLDER = "{query}"
+"""What stands for a query's name in a transactional id or a group."""
+
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
@@ -62,6 +65,12 @@ def sink_settings(
     security: Security = PLAINTEXT,
 ) -> SinkSettings:
     """Check what the user said. Raises ValueError."""
+    for given in (transactional_id, group_id):
+        if QUERY_PLACEHOLDER in (given or ""):
+            raise ValueError(
+                f'{QUERY_PLACEHOLDER} in {given!r} stands for the query\'s name in options of writeStream.format("oncelog") '
+                "alone: write the name itself"
+            )
     if not transactional_id:
         raise ValueError("a sink has a transactional_id: one per pipeline, and the same after every restart")
     if topic is not None and not topic:

@@ -26,7 +26,7 @@ from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
 from oncelog.spark.sink.fence import FenceRecord, Verdict
 from oncelog.spark.sink.own_input import named_outputs, refuse_own_input
-from oncelog.spark.sink.settings import SinkSettings, sink_settings
+from oncelog.spark.sink.settings import QUERY_PLACEHOLDER, SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 
 QUERY_METADATA = "metadata"
@@ -35,11 +35,15 @@ TRANSACTIONAL_ID_PREFIX = "oncelog-query-"
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What a user says about a stream's sink. Without a transactional id the query's id is used for one."""
+    """What a user says about a stream's sink. Without a transactional id the query's id is used for one.
+
+    `query_name` is None where the query has none.
+    """
 
     arguments: Mapping[str, Any]
     checkpoint: str
     staging_location: str | None
+    query_name: str | None
 
     def sink(self, query_id: str) -> SinkSettings:
         known = {"topic": None, "bootstrap_servers": None, **self.arguments}
@@ -49,10 +53,27 @@ class StreamSettings:
 def stream_settings(arguments: Mapping[str, Any]) -> StreamSettings:
     """Check what is known before the query is. Raises OptionError or ValueError."""
     rest = dict(arguments)
-    location = rest.pop("checkpoint_location", None)
-    settings = StreamSettings(rest, _local_path(location), rest.pop("staging_location", None))
+    query_name = rest.pop("query_name", None)
+    checkpoint = _local_path(rest.pop("checkpoint_location", None))
+    staging_location = rest.pop("staging_location", None)
+    settings = StreamSettings(_named_by_query(rest, query_name), checkpoint, staging_location, query_name)
     settings.sink("any")
     return settings
+
+
+def _named_by_query(arguments: dict[str, Any], query_name: str | None) -> dict[str, Any]:
+    """The arguments with the query's name where they ask for it. The flows of one sink are queries that differ in it alone."""
+    named = dict(arguments)
+    for name, option in (("transactional_id", "kafka.transactional.id"), ("group_id", "kafka.group.id")):
+        if QUERY_PLACEHOLDER not in named.get(name, ""):
+            continue
+        if not query_name:
+            raise OptionError(
+                f"option {option} has {QUERY_PLACEHOLDER} in it, and this query has no name: give it one with "
+                "writeStream.queryName(...), and keep it"
+            )
+        named[name] = named[name].replace(QUERY_PLACEHOLDER, query_name)
+    return named
 
 
 def _local_path(location: str | None) -> str:
@@ -90,14 +111,15 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
         written = [*named_outputs(sink), *(item.topic for item in delivery.partitions)]
         refuse_own_input(sink, read.topics, written)
         age_ms = time.time() * 1000 - read.planned_ms
-        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms)
+        name = settings.query_name
+        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms, name)
         look_first(client, sink, batch, read.committed(sink.topic))
     writer = Writer(sink)
     try:
         progress = writer.progress(read.committed(sink.topic))
         if decided(writer.client, sink, progress, batch) is Verdict.SKIP:
             return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
-        record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence)
+        record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence, query_name=name)
         carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)
         entries = fence.fence_metadata(record, read.end, unclear=read.unclear, carrier=carrier)
         report = writer.send(delivery, delivery.partitions, batch_id, entries, lambda: True, started_ms)
