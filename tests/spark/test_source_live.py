@@ -101,7 +101,7 @@ def test_a_stream_from_the_latest_offset_loses_nothing_when_it_restarts_before_i
 
     restarted = StreamReader(parsed)
     assert from_tree(restarted.initialOffset()) == from_tree(logged) != from_tree(start)
-    assert [part.range.size for part in restarted.partitions(restarted.initialOffset(), logged)] == [1]
+    assert [part.ranges[0].size for part in restarted.partitions(restarted.initialOffset(), logged)] == [1]
     assert restarted.latestOffset(logged, ReadAllAvailable()) == logged
 
 

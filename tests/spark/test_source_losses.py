@@ -20,7 +20,7 @@ from oncelog.spark.source.client import open_fetcher
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import read_range, read_settings
+from oncelog.spark.source.reading import read_ranges, read_settings
 
 COUNT = 20
 START = 7
@@ -56,7 +56,7 @@ def parsed(log, topic, *, streaming=True, **options):
 
 
 def offsets_read(options, topic, start, end=COUNT):
-    rows = read_range(OffsetRange(TopicPartition(topic, 0), start, end), read_settings(options))
+    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), start, end)], read_settings(options))
     return [offset for batch in rows for offset in batch.column("offset").to_pylist()]
 
 
@@ -85,13 +85,15 @@ class NewLeader:
     def __init__(self, leader: Fetcher) -> None:
         self._leader = leader
         self._is_new = True
-        self.close = leader.close
 
-    def fetch(self, partition, offset, *, end_offset):
+    def __getattr__(self, name):
+        return getattr(self._leader, name)
+
+    def take(self, partition):
         if self._is_new:
             self._is_new = False
-            return FetchedBatches(partition, (), offset, START, START, 0, (), -1)
-        return self._leader.fetch(partition, offset, end_offset=end_offset)
+            return FetchedBatches(partition, (), START + 2, START, START, 0, (), -1)
+        return self._leader.take(partition)
 
 
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])
@@ -108,7 +110,7 @@ def test_an_offset_beyond_the_end_is_a_wrong_option(log, topic, option):
     with pytest.raises(OptionError, match=words):
         BatchReader(parsed(log, topic, streaming=False, **options)).partitions()
     lenient = BatchReader(parsed(log, topic, streaming=False, failOnDataLoss="false", **options))
-    assert [part.range[1:] for part in lenient.partitions()] == ([(3, COUNT)] if option == "endingOffsets" else [])
+    assert [part.ranges[0][1:] for part in lenient.partitions()] == ([(3, COUNT)] if option == "endingOffsets" else [])
 
 
 def test_a_stream_that_starts_beyond_the_end_does_not_say_that_it_was_there(log, topic):
@@ -242,7 +244,7 @@ def make_anew(log, client, topic, count):
 
 
 def ranges(reader, start, end):
-    return [part.range[1:] for part in reader.partitions(start, end)]
+    return [part.ranges[0][1:] for part in reader.partitions(start, end)]
 
 
 @pytest.mark.parametrize("restarts", [False, True])

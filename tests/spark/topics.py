@@ -33,10 +33,17 @@ def _is_made(admin: AdminClient, topic: NewTopic) -> bool:
 
 
 def produce(bootstrap: str, topic: str, records: Iterable[tuple[str, str]], *, commit: bool | None = None) -> None:
-    """Send (key, value) pairs; in one transaction, committed or aborted, unless `commit` is None.
+    """Send (key, value) pairs; in one transaction, committed or aborted, unless `commit` is None."""
+    _send(bootstrap, topic, ((key, value, -1) for key, value in records), commit)
 
-    Idempotent, so that they are in order also when a batch is sent again: a new partition may not be ready for the first.
-    """
+
+def produce_to(bootstrap: str, topic: str, records: Iterable[tuple[int, str]], *, commit: bool | None = None) -> None:
+    """The same with (partition, value) pairs; the key names the partition."""
+    _send(bootstrap, topic, ((f"k{partition}", value, partition) for partition, value in records), commit)
+
+
+def _send(bootstrap: str, topic: str, records: Iterable[tuple[str, str, int]], commit: bool | None) -> None:
+    """Idempotent, so that they are in order also when a batch is sent again: a new partition may not be ready for the first."""
     settings = {
         "bootstrap.servers": bootstrap,
         "partitioner": "murmur2_random",
@@ -49,8 +56,8 @@ def produce(bootstrap: str, topic: str, records: Iterable[tuple[str, str]], *, c
     if commit is not None:
         producer.init_transactions(30)
         producer.begin_transaction()
-    for key, value in records:
-        producer.produce(topic, key=key, value=value, headers={"k": key})
+    for key, value, partition in records:
+        producer.produce(topic, key=key, value=value, partition=partition, headers={"k": key})
         producer.poll(0)
     producer.flush(30)
     if commit is True:

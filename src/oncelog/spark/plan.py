@@ -26,6 +26,9 @@ DIRECT_BYTES_MAX_COMPRESSED = 4 * 1024 * 1024
 PUMP_BYTES_MAX = 1024 * 1024
 """Up to so many encoded bytes a second and a third stage cost more than sending from the driver."""
 
+TASKS_PER_SLOT = 2
+"""So many tasks read what is kept, or fewer: what is left when one is done early is small, too."""
+
 
 class Mode(Enum):
     """Who sends. AUTO decides for each micro-batch."""

@@ -20,7 +20,7 @@ class WaitLog:
     """Logs a line when something has not come for a second after `begin`, and then every five seconds, until `end`.
 
     The line is `what`, as "no answer from localhost:9092", then the time, then `ending`. For one thread, as a context; it
-    may begin and end as often as it likes.
+    may begin and end as often as it likes, and `begin` may name something else.
     """
 
     def __init__(self, what: str, ending: str = "") -> None:
@@ -30,7 +30,8 @@ class WaitLog:
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="oncelog-wait-log", daemon=True)
 
-    def begin(self) -> None:
+    def begin(self, what: str | None = None) -> None:
+        self._what = what or self._what
         self._since_ms = time.monotonic() * 1000
 
     def end(self) -> None:

@@ -106,6 +106,21 @@ def test_the_most_exact_start_wins():
     assert options.starting == Boundary(timestamps_ms={TopicPartition("a", 0): 5}, option="startingOffsetsByTimestamp")
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "2.5", "many", ""])
+def test_most_tasks_are_a_whole_number_of_them(value):
+    for read in (stream, batch):
+        words = f"option maxPartitions has to be a whole number greater than 0, not '{value}'"
+        with pytest.raises(OptionError, match=words):
+            read(maxPartitions=value)
+
+
+def test_most_tasks_are_no_fewer_than_the_least():
+    with pytest.raises(OptionError, match="minPartitions is 5, and maxPartitions 4: the least is more than the most"):
+        stream(minPartitions="5", maxPartitions="4")
+    options = batch(minPartitions="4", maxPartitions="4")
+    assert (options.min_partitions, options.max_partitions) == (4, 4)
+
+
 def test_delay_is_read_with_its_unit():
     assert stream(minOffsetsPerTrigger="5", maxTriggerDelay="2m").limits.delay_ms_max == 120_000
     assert stream(minOffsetsPerTrigger="5").limits.delay_ms_max == 900_000
@@ -142,6 +157,7 @@ CHANGES = {
     "minOffsetsPerTrigger": "5",
     "maxTriggerDelay": "5s",
     "minPartitions": "5",
+    "maxPartitions": "5",
     "maxRecordsPerPartition": "5",
     "kafkaConsumer.pollTimeoutMs": "5",
     "fetchOffset.numRetries": "5",

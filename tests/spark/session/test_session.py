@@ -64,7 +64,7 @@ def test_threads_are_as_the_user_says_before_and_after(
     monkeypatch.delenv(session.THREADS_VARIABLE, raising=False)
     if given is not None:
         monkeypatch.setenv(session.THREADS_VARIABLE, given)
-    with session.planners_of_one_thread():
+    with session.started_with(session.planner_environment("local[2]")):
         assert os.environ[session.THREADS_VARIABLE] == seen
     assert os.environ.get(session.THREADS_VARIABLE) == given
 

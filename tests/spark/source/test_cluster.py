@@ -58,7 +58,7 @@ def test_words_bound_a_batch_read(log, pair):
         "startingOffsets": json.dumps({first: "earliest", second: {"0": 1, "1": 0}}),
         "endingOffsets": json.dumps({first: {"0": 2, "1": 0}, second: "latest"}),
     }
-    ranges = [part.range for part in BatchReader(options_of(log, pair, streaming=False, **words)).partitions()]
+    ranges = [part.ranges[0] for part in BatchReader(options_of(log, pair, streaming=False, **words)).partitions()]
     found = [(one.partition.topic, one.partition.partition, one.start, one.end) for one in ranges]
     assert found == [(first, 0, 0, 2), (second, 0, 1, COUNT)]
 

@@ -70,12 +70,14 @@ def planned(reader):
 
 
 def repeated(reader, end):
-    return [(str(part.range.partition), *part.range[1:]) for part in reader.partitions(reader.initialOffset(), end)]
+    return [
+        (str(part.ranges[0].partition), *part.ranges[0][1:]) for part in reader.partitions(reader.initialOffset(), end)
+    ]
 
 
 def next_ranges(reader, start):
     end = reader.latestOffset(start, ReadAllAvailable())
-    return [(str(part.range.partition), *part.range[1:]) for part in reader.partitions(start, end)]
+    return [(str(part.ranges[0].partition), *part.ranges[0][1:]) for part in reader.partitions(start, end)]
 
 
 @pytest.mark.parametrize("start", STARTS)
@@ -170,7 +172,7 @@ def test_a_new_partition_of_a_later_one_begins_where_it_was_planned_to(log, clie
     fill(log, topic, partition=1)
     second = reader_of(log, topic).latestOffset(end, ReadAllAvailable())
     client.delete_records({TopicPartition(topic, 1): 2})
-    ranges = [part.range for part in reader_of(log, topic).partitions(end, second)]
+    ranges = [part.ranges[0] for part in reader_of(log, topic).partitions(end, second)]
     assert [(one.partition.partition, one.start, one.end) for one in ranges] == [(1, 0, COUNT)]
 
 
@@ -226,7 +228,7 @@ class TestWithoutStarts:
         first = [(f"{topic}-0", BEGINS[start], COUNT)] if BEGINS[start] < COUNT else []
         assert repeated(restarted, end) == first
         later = restarted.latestOffset()
-        ranges = [part.range for part in restarted.partitions(end, later)]
+        ranges = [part.ranges[0] for part in restarted.partitions(end, later)]
         assert [(one.partition.partition, one.start, one.end) for one in ranges] == [
             (0, COUNT, 2 * COUNT),
             (1, 0, COUNT),
@@ -239,7 +241,7 @@ class TestWithoutStarts:
         fill(log, topic, partition=1)
         restarted = reader_of(log, topic, "latest")
         later = restarted.latestOffset()
-        ranges = [part.range for part in restarted.partitions(end, later)]
+        ranges = [part.ranges[0] for part in restarted.partitions(end, later)]
         assert [(one.partition.partition, one.start, one.end) for one in ranges] == [
             (0, COUNT, 2 * COUNT),
             (1, 0, COUNT),

@@ -8,7 +8,7 @@ order, so a request behind one that waits for new records would wait with it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -211,11 +211,7 @@ class Fetches:
             yield from self._ask(now_ms)
             if self._errors:
                 break
-            tickets = (*(asked.ticket for asked in self._unanswered.values()), *self._search.tickets, *beside)
-            wait_ms = max(0.0, min(until_ms, self._next_try_ms()) - now_ms)
-            done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
-            yield from self._take_leaders()
-            yield from self._take_answers()
+            done = yield from self._wait(now_ms, until_ms, until_woken=until_woken, beside=beside)
             now_ms = yield Now()
             if now_ms >= until_ms or (until_woken and (not done or any(ticket.is_done for ticket in beside))):
                 break
@@ -230,32 +226,86 @@ class Fetches:
     def next_of(self, partition: TopicPartition, time_ms: float) -> Conversation[FetchedBatches]:
         """The next answer of a partition that is being read, without chunks where no new record came.
 
-        Raises what `next` raises; RetriesExhausted if no broker answers in `time_ms`.
+        What comes of others meanwhile is kept until they are asked for here. Until then no more of them is asked for; nor of
+        any other, while as much is kept as one answer may have.
+
+        Raises what `next` raises of this partition; RetriesExhausted if no broker answers about it in `time_ms`.
         """
         retries = yield from self._cluster.retries(time_ms)
         while left_ms := (yield from retries.left_ms()):
-            for fetched in (yield from self.next(left_ms)):
-                if fetched.partition == partition:
-                    return fetched
+            now_ms: float = yield Now()
+            fetched = next((one for one in self._ready if one.partition == partition), None)
+            if fetched is not None:
+                yield from self._ask_ahead(partition, now_ms)
+                self._ready.remove(fetched)
+                return fetched
+            self._raise_error_of(partition)
+            if partition not in self._readings:
+                raise ValueError(f"{partition} is not being read")
+            left_out = self._kept_beside(partition)
+            yield from self._ask(now_ms, left_out)
+            self._raise_error_of(partition)
+            yield from self._wait(now_ms, now_ms + left_ms, left_out=left_out)
+            self._ready = deque(one for one in self._ready if one.chunks or one.partition == partition)
         reading = self._readings.get(partition)
         cause = None if reading is None else reading.cause
         raise RetriesExhausted(f"fetching {partition}: {cause or 'no answer in time'}") from cause
+
+    def _ask_ahead(self, partition: TopicPartition, now_ms: float) -> Conversation[None]:
+        """Ask for what follows an answer that is about to be taken. Where that is its last, the others may have theirs."""
+        reading = self._readings.get(partition)
+        if len(self._ready) == 1 or (reading is not None and not reading.is_at_its_end):
+            yield from self._ask(now_ms, self._kept_beside(partition))
+
+    def _kept_beside(self, partition: TopicPartition) -> frozenset[TopicPartition]:
+        """The partitions of which nothing more is to be asked for until they are taken."""
+        kept = [one for one in self._ready if one.partition != partition]
+        if sum(memoryview(chunk).nbytes for one in kept for chunk in one.chunks) >= self._settings.max_bytes:
+            return frozenset(self._readings) - {partition}
+        failed = {about for about, _ in self._errors if about is not None}
+        return frozenset(failed.union(one.partition for one in kept)) - {partition}
+
+    def _raise_error_of(self, partition: TopicPartition) -> None:
+        """Those of others are kept until they are asked for."""
+        for place, (about, error) in enumerate(self._errors):
+            if about is None or about == partition:
+                del self._errors[place]
+                raise error
+
+    def _wait(
+        self,
+        now_ms: float,
+        until_ms: float,
+        *,
+        until_woken: bool = False,
+        beside: Iterable[Ticket] = (),
+        left_out: Collection[TopicPartition] = (),
+    ) -> Conversation[list[Ticket]]:
+        """Wait for an answer, or until something is to be asked for, and take in what is there."""
+        tickets = (*(asked.ticket for asked in self._unanswered.values()), *self._search.tickets, *beside)
+        wait_ms = max(0.0, min(until_ms, self._next_try_ms(left_out)) - now_ms)
+        done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
+        yield from self._take_leaders()
+        yield from self._take_answers()
+        return done
 
     @property
     def _has_unread(self) -> bool:
         return any(tp not in self._paused and not reading.is_at_its_end for tp, reading in self._readings.items())
 
-    def _wanted(self) -> list[TopicPartition]:
+    def _wanted(self, left_out: Collection[TopicPartition]) -> list[TopicPartition]:
         """What to ask for, now or later: read, not at its end, and not asked for already."""
         asked = {partition for one in self._unanswered.values() for partition in one.positions}
         return [
             partition
             for partition, reading in self._readings.items()
-            if partition not in asked and partition not in self._paused and not reading.is_at_its_end
+            if not (partition in asked or partition in self._paused or partition in left_out or reading.is_at_its_end)
         ]
 
-    def _ask(self, now_ms: float) -> Conversation[None]:
-        wanted = [partition for partition in self._wanted() if self._readings[partition].backoff.retry_at_ms <= now_ms]
+    def _ask(self, now_ms: float, left_out: Collection[TopicPartition] = ()) -> Conversation[None]:
+        wanted = [
+            partition for partition in self._wanted(left_out) if self._readings[partition].backoff.retry_at_ms <= now_ms
+        ]
         ready = {fetched.partition for fetched in self._ready}
         for partition in [item for item in wanted if self._is_another_topic(item)]:
             wanted.remove(partition)
@@ -271,10 +321,10 @@ class Fetches:
             ticket: Ticket = yield Send(leader, self._request(topic_ids), timeout_ms, self._lane)
             self._unanswered[leader] = _Asked(ticket, positions, topic_ids)
 
-    def _next_try_ms(self) -> float:
+    def _next_try_ms(self, left_out: Collection[TopicPartition]) -> float:
         """When something is to be asked for that nobody is asked for now."""
         next_ms = float("inf")
-        for partition in self._wanted():
+        for partition in self._wanted(left_out):
             leader = self._cluster.leader(partition)
             retry_at_ms = self._readings[partition].backoff.retry_at_ms
             if leader is None:

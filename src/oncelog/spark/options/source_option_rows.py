@@ -90,7 +90,20 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "minOffsetsPerTrigger", None, "Streams only. How many offsets a micro-batch waits for, up to maxTriggerDelay."
     ),
     _supported("maxTriggerDelay", "15m", "Streams only. How long minOffsetsPerTrigger waits: 15m, 30s, 500ms."),
-    _supported("minPartitions", None, "About how many tasks a micro-batch or a batch read is divided into at least."),
+    _supported(
+        "minPartitions",
+        None,
+        "About how many tasks a micro-batch or a batch read is divided into at least: partitions with much to read are cut.",
+    ),
+    _supported(
+        "maxPartitions",
+        "2 for each core, where partitions are small",
+        "How many tasks a micro-batch or a batch read is divided into at most. With fewer than there are partitions, a task reads "
+        "several, one after the other, and all tasks about as much. The default is one task for 20,000 offsets, where that is "
+        "more. Cores are those of a local session that build_session has started, and else those of the driver's machine. "
+        "maxRecordsPerPartition may make more tasks. Spark's own source has no such option, and makes a task of each partition; "
+        "so does this one with a number that is as large.",
+    ),
     _supported("maxRecordsPerPartition", None, "How many offsets one task reads at most."),
     _supported(
         "kafkaConsumer.pollTimeoutMs",

@@ -73,6 +73,7 @@ class SourceOptions:
     include_headers: bool
     limits: TriggerLimits
     min_partitions: int | None
+    max_partitions: int | None
     max_records_per_partition: int | None
     offset_retries: int
     offset_retry_interval_ms: int
@@ -88,6 +89,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         raise OptionError(
             "kafka.fetch.max.wait.ms has to be less than kafka.default.api.timeout.ms, the limit for answers"
         )
+    min_partitions, max_partitions = _task_bounds(given)
     return SourceOptions(
         connection=connection,
         fetch=fetch,
@@ -98,7 +100,8 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
         fail_on_data_loss=given.value("failOnDataLoss", boolean),
         include_headers=given.value("includeHeaders", boolean),
         limits=_trigger_limits(given, streaming=streaming),
-        min_partitions=given.optional("minPartitions", positive),
+        min_partitions=min_partitions,
+        max_partitions=max_partitions,
         max_records_per_partition=given.optional("maxRecordsPerPartition", positive),
         offset_retries=given.value("fetchOffset.numRetries", natural),
         offset_retry_interval_ms=given.value("fetchOffset.retryIntervalMs", natural),
@@ -178,6 +181,13 @@ def _trigger_limits(given: OptionValues, *, streaming: bool) -> TriggerLimits:
     if given.is_given("maxTriggerDelay") and offsets_min is None:
         raise OptionError("maxTriggerDelay is a limit on the wait that minOffsetsPerTrigger asks for: set that too")
     return TriggerLimits(offsets_max, offsets_min, given.value("maxTriggerDelay", duration_ms))
+
+
+def _task_bounds(given: OptionValues) -> tuple[int | None, int | None]:
+    least, most = given.optional("minPartitions", positive), given.optional("maxPartitions", positive)
+    if least is not None and most is not None and least > most:
+        raise OptionError(f"minPartitions is {least}, and maxPartitions {most}: the least is more than the most")
+    return least, most
 
 
 def _streaming_only(given: OptionValues, streaming: bool, name: str, read: Callable[[str], T]) -> T | None:

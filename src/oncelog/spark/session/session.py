@@ -17,6 +17,7 @@ from oncelog.spark import private
 from oncelog.spark.plan import is_local
 from oncelog.spark.session.class_archive import class_archive, start_from
 from oncelog.spark.session.connect import refuse_connect, refuse_remote
+from oncelog.spark.session.cores import CORES_VARIABLE, local_cores
 from oncelog.spark.session.java import Java, cache_directory, find_java, use_java
 from oncelog.spark.session.spark_home import use_installed_pyspark
 
@@ -66,28 +67,33 @@ def build_session(
         builder = builder.master(master)
     for name, value in {**own_settings(master), **(settings or {})}.items():
         builder = builder.config(name, value)
-    with planners_of_one_thread():
+    with started_with(planner_environment(master)):
         session = builder.getOrCreate()
     refuse_connect(session)
     return session
 
 
-@contextmanager
-def planners_of_one_thread() -> Iterator[None]:
-    """Have a JVM that is started in here start its Python processes with one thread of NumPy's, unless the user says otherwise.
+def planner_environment(master: str | None) -> dict[str, str]:
+    """What the processes that look for data sources and plan are to find in their environment.
 
-    A thread for each further core spins for 80 ms at an import of NumPy. Spark itself says so to the workers of tasks
-    (SPARK-42613), but not to the four processes that look for data sources and plan: a session of one query took 0.4 s more
-    of the processor.
+    A thread of NumPy's for each further core spins for 80 ms at an import of NumPy. Spark itself says so to the workers of
+    tasks (SPARK-42613), but not to these four processes: a session of one query took 0.4 s more of the processor. And they
+    have no other way to know how many tasks the session runs at once.
     """
-    if THREADS_VARIABLE in os.environ:
-        yield
-        return
-    os.environ[THREADS_VARIABLE] = "1"
+    cores = {CORES_VARIABLE: str(local_cores(master))} if master is not None and is_local(master) else {}
+    return {THREADS_VARIABLE: "1", **cores}
+
+
+@contextmanager
+def started_with(environment: Mapping[str, str]) -> Iterator[None]:
+    """Have a JVM that is started in here, and its Python processes, find this, unless the user has set it otherwise."""
+    added = {name: value for name, value in environment.items() if name not in os.environ}
+    os.environ.update(added)
     try:
         yield
     finally:
-        del os.environ[THREADS_VARIABLE]
+        for name in added:
+            del os.environ[name]
 
 
 def own_settings(master: str | None) -> dict[str, str]:
@@ -99,14 +105,7 @@ def _local_settings(master: str | None) -> dict[str, str]:
     """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
     if master is None or not is_local(master):
         return {}
-    return {"spark.sql.shuffle.partitions": str(_cores(master)), **LOCAL_SETTINGS}
-
-
-def _cores(master: str) -> int:
-    asked = master.removeprefix("local").strip("[]").split(",")[0]
-    if asked.isdecimal():
-        return int(asked)
-    return (os.cpu_count() or 1) if asked == "*" else 1
+    return {"spark.sql.shuffle.partitions": str(local_cores(master)), **LOCAL_SETTINGS}
 
 
 def socket_settings(master: str | None) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, functions
 from oncelog.client import BatchSender, ProducerIdentity, TopicPartition
 from oncelog.client.security import Security
 from oncelog.client.values import TransactionVersion
+from oncelog.spark import plan
 from oncelog.spark.plan import Mode
 from oncelog.spark.session.python_worker import settled
 from oncelog.spark.shipping import Shipped
@@ -196,10 +197,9 @@ class EncodedRows:
             self.close()
             raise
 
-    @property
-    def rows(self) -> DataFrame:
-        """One row for each record batch."""
-        return self._kept.where(functions.col("target") >= 0)
+    def rows(self, slots: int) -> DataFrame:
+        """One row for each record batch, in few tasks where there is room for few: reading what is kept is little work."""
+        return self._kept.where(functions.col("target") >= 0).coalesce(plan.TASKS_PER_SLOT * max(1, slots))
 
     def _count(self) -> Tally:
         found = self._kept.select("target", "source", "position", "records", "size", "crc").collect()
@@ -251,10 +251,14 @@ class _EncodeTask(Shipped):
 class PumpedRows:
     """Encoded rows that come to the driver to be sent."""
 
-    def __init__(self, encoded: EncodedRows, partitions: tuple[TopicPartition, ...], pump: DriverPump) -> None:
+    def __init__(
+        self, encoded: EncodedRows, partitions: tuple[TopicPartition, ...], pump: DriverPump, slots: Callable[[], int]
+    ) -> None:
+        """`slots` says how many tasks fit at once. It is asked each time: executors come and go."""
         self._encoded = encoded
         self._partitions = partitions
         self._pump = pump
+        self._slots = slots
 
     @property
     def mode(self) -> Mode:
@@ -275,7 +279,7 @@ class PumpedRows:
         self._encoded.close()
 
     def _batches(self) -> Iterator[EncodedBatch]:
-        rows = self._encoded.rows.select("target", "source", "position", "records", "crc", "batch")
+        rows = self._encoded.rows(self._slots()).select("target", "source", "position", "records", "crc", "batch")
         pieces = self._encoded.pieces
         try:
             for first, last in pieces:

@@ -14,13 +14,16 @@ from pyspark.sql import Column, DataFrame, functions
 MASK = 0xFFFFFFFF
 SEED = 42
 INTEGER_BYTES = 4
+KEY_COLUMN = "oncelog partition key"
 
 
 def exchanged(rows: DataFrame, place: Column, partition_of_place: Sequence[int], width: int) -> DataFrame:
     """Rows in `width` partitions: each in that which `partition_of_place` has for its place, a number from 0."""
     keys = partition_keys(width)
     key_of_place = functions.lit([keys[partition] for partition in partition_of_place])
-    return rows.repartition(width, functions.element_at(key_of_place, place + functions.lit(1)))
+    key = functions.element_at(key_of_place, place + functions.lit(1))
+    # As a column of its own: an exchange that follows a coalesce directly makes Spark leave out the coalesce.
+    return rows.withColumn(KEY_COLUMN, key).repartition(width, KEY_COLUMN).drop(KEY_COLUMN)
 
 
 def partition_keys(width: int) -> list[int]:

@@ -74,13 +74,17 @@ class Output:
         # Executors come and go, most of all while the first micro-batch is computed.
         facts = plan.spark_facts(context)
         sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
+
+        def slots() -> int:
+            return plan.spark_facts(context).slots
+
         if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
-            return EncodedOutput(PumpedRows(encoded, partitions, self._pump), partitions)
+            return EncodedOutput(PumpedRows(encoded, partitions, self._pump, slots), partitions)
 
-        def lanes() -> dict[int, int]:
-            return plan.lanes(sizes, topics.leaders, partitions, plan.spark_facts(context).slots)
+        def lanes(slots: int) -> dict[int, int]:
+            return plan.lanes(sizes, topics.leaders, partitions, slots)
 
-        return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes), partitions)
+        return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes, slots), partitions)
 
     def _get_ready_to_encode(self) -> None:
         """Load what encodes rows while tasks do that for this micro-batch: the next one may be the driver's to encode."""

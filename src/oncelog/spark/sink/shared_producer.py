@@ -55,12 +55,20 @@ class SharedProducerDelivery:
     """Encoded rows, exchanged so that each target's batches meet in one task, in order, and sent from there."""
 
     def __init__(
-        self, encoded: EncodedRows, partitions: tuple[TopicPartition, ...], lanes: Callable[[], Mapping[int, int]]
+        self,
+        encoded: EncodedRows,
+        partitions: tuple[TopicPartition, ...],
+        lanes: Callable[[int], Mapping[int, int]],
+        slots: Callable[[], int],
     ) -> None:
-        """`lanes` says which task each target goes to. It is asked each time: after a loss fewer tasks may fit at once."""
+        """`lanes` says which task each target goes to, where so many fit at once.
+
+        `slots` says how many do. It is asked each time: after a loss they may be fewer.
+        """
         self._encoded = encoded
         self._partitions = partitions
         self._lanes = lanes
+        self._slots = slots
 
     @property
     def mode(self) -> Mode:
@@ -75,11 +83,12 @@ class SharedProducerDelivery:
         return self._encoded.unwritable
 
     def send(self, producing: Producing) -> Tally:
-        lanes = self._lanes()
+        slots = self._slots()
+        lanes = self._lanes(slots)
         width = len(set(lanes.values()))
         lane_of_target = [lanes.get(target, 0) for target in range(len(self._partitions))]
         batches = (
-            exchanged(self._encoded.rows, functions.col("target"), lane_of_target, width)
+            exchanged(self._encoded.rows(slots), functions.col("target"), lane_of_target, width)
             .sortWithinPartitions("target", "source", "position")
             .select("target", "records", "crc", "batch")
         )

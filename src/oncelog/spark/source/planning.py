@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from oncelog.client.values import TopicPartition
 from oncelog.spark.offsets import Offsets
+
+TASK_OFFSETS = 20_000
+"""A task of Spark's, with its Python, costs about as much of the processor as reading so many small records."""
+
+PARTITION_OFFSETS = 100
+"""The same of one more partition in a task."""
+
+TASKS_PER_CORE = 2
+"""So many tasks are made where partitions are small: what is left when one core is done early is small, too."""
 
 
 class OffsetRange(NamedTuple):
@@ -76,3 +85,47 @@ def _cut_by_size(whole: OffsetRange, records_max: int | None) -> list[OffsetRang
 def _cut(whole: OffsetRange, pieces: int) -> list[OffsetRange]:
     edges = [whole.start + whole.size * index // pieces for index in range(pieces + 1)]
     return [OffsetRange(whole.partition, *edge) for edge in pairwise(edges)]
+
+
+def put_together(
+    parts: Sequence[OffsetRange],
+    *,
+    cores: int,
+    partitions_min: int | None,
+    partitions_max: int | None,
+    records_max: int | None,
+) -> list[tuple[OffsetRange, ...]]:
+    """What each task reads: neighbours together, in about equal shares, in at most `partitions_max` tasks.
+
+    Where nobody says how many, they are enough for all cores, and none is for next to nothing. More tasks come of
+    `records_max`, which none exceeds that reads more than one part.
+
+    Each task reads on where the one before it ends: the sink writes what tasks give in their order, and pieces of one
+    partition stay in theirs.
+    """
+    few = partitions_max or max(TASKS_PER_CORE * cores, partitions_min or 0)
+    if len(parts) <= few:
+        return [(part,) for part in parts]
+    tasks_max = partitions_max or max(few, math.ceil(sum(part.size for part in parts) / TASK_OFFSETS))
+    weights = [part.size + PARTITION_OFFSETS for part in parts]
+    total = sum(weights)
+    tasks: list[list[OffsetRange]] = []
+    share, before, size = -1, 0, 0
+    for part, weight in zip(parts, weights, strict=True):
+        # A part belongs to the share that has its middle. So a large one is not put behind many small ones.
+        its_share = (2 * before + weight) * tasks_max // (2 * total)
+        before += weight
+        if its_share != share or (records_max is not None and size + part.size > records_max):
+            tasks.append([])
+            share, size = its_share, 0
+        size += part.size
+        _append(tasks[-1], part)
+    return [tuple(task) for task in tasks]
+
+
+def _append(task: list[OffsetRange], part: OffsetRange) -> None:
+    """Pieces of a partition that follow one another are one range again."""
+    if task and task[-1].partition == part.partition and task[-1].end == part.start:
+        task[-1] = OffsetRange(part.partition, task[-1].start, part.end)
+    else:
+        task.append(part)

@@ -34,26 +34,28 @@ from oncelog.spark.older_pyspark import (
 )
 from oncelog.spark.options.source_options import SourceOptions
 from oncelog.spark.options.table import OptionError
+from oncelog.spark.session.cores import session_cores
 from oncelog.spark.session.python_worker import settled, told_in_one_sentence
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.source import planning
 from oncelog.spark.source.cluster import SourceCluster
 from oncelog.spark.source.errors import SAID, DataLossError
 from oncelog.spark.source.planning import OffsetRange
-from oncelog.spark.source.reading import read_range, read_settings
+from oncelog.spark.source.reading import read_ranges, read_settings
 
 logger = logging.getLogger("oncelog.spark")
 
 
 class RangePartition(InputPartition):
-    """One task's share of a read."""
+    """One task's share of a read: some partitions, or a part of one."""
 
-    def __init__(self, range: OffsetRange) -> None:
-        super().__init__(range)
+    def __init__(self, ranges: Sequence[OffsetRange]) -> None:
+        super().__init__(ranges)
 
     @property
-    def range(self) -> OffsetRange:
-        return OffsetRange(*self.value)
+    def ranges(self) -> Sequence[OffsetRange]:
+        ranges: Sequence[OffsetRange] = self.value
+        return ranges
 
 
 class BatchReader(Shipped, DataSourceReader):
@@ -315,15 +317,22 @@ def _differ(former: IdsByTopic, present: IdsByTopic, partition: TopicPartition) 
 
 
 def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputPartition]:
-    divided = planning.divided(ranges, options.min_partitions, options.max_records_per_partition)
-    return [RangePartition(part) for part in divided]
+    partitions_min, records_max = options.min_partitions, options.max_records_per_partition
+    tasks = planning.put_together(
+        planning.divided(ranges, partitions_min, records_max),
+        cores=session_cores(),
+        partitions_min=partitions_min,
+        partitions_max=options.max_partitions,
+        records_max=records_max,
+    )
+    return [RangePartition(task) for task in tasks]
 
 
 def _read(partition: InputPartition, settings: Any) -> Iterator[pa.RecordBatch]:
     """Spark stands in a partition of its own where a read has none."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    return settled(_told(read_range(partition.range, settings)), "read")
+    return settled(_told(read_ranges(partition.ranges, settings)), "read")
 
 
 def _told(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,10 +1,10 @@
-"""Reading one range of a partition in a task: raw batches from the broker, Arrow record batches to Spark."""
+"""Reading the ranges of a task: raw batches from the brokers, Arrow record batches to Spark."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -37,32 +37,63 @@ def read_settings(options: SourceOptions) -> ReadSettings:
     return ReadSettings(options.connection, options.fetch, options.include_headers, options.fail_on_data_loss)
 
 
+AHEAD_PARTITIONS = 200
+"""So many partitions of a task are read at once: enough for a request to cost little beside its records."""
+
+JOINED_BYTES = 1024 * 1024
+"""Rows of many partitions become Arrow batches of about this size: each of them costs Spark as much as many rows."""
+
 _fetchers: dict[ReadSettings, Fetcher] = {}
 """Open connections, kept between the tasks that this worker process runs one after the other."""
 
 
-def read_range(wanted: OffsetRange, settings: ReadSettings) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range in offset order. Offsets without a record, of markers or aborted data, are normal.
+def read_ranges(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ranges, one range after the other, each in offset order; no partition comes twice.
 
-    Raises DataLossError when failOnDataLoss is set and the log does not reach from start to end, NoAnswerError when no
-    broker answers, and NoRecordsError when one does and has nothing.
+    The order is the same each time. Offsets without a record, of markers or aborted data, are normal.
+
+    Raises DataLossError when failOnDataLoss is set and a log does not reach from start to end, NoAnswerError when no broker
+    answers, and NoRecordsError when one does and has nothing.
     """
+    rows = _rows(wanted, settings)
+    return rows if len(wanted) == 1 else _joined(rows)
+
+
+def _rows(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
     # Loads compiled code, which the processes that only plan a read do without.
     from oncelog.records.arrow import batches_to_arrow
 
-    with WaitLog(f"no records of {wanted.partition} from {settings.connection.bootstrap_servers}") as wait:
-        reading = _RangeReading(wanted, settings, wait)
-        while (fetched := reading.fetch()) is not None:
-            yield from batches_to_arrow(
-                fetched.batches.chunks,
-                wanted.partition.topic,
-                wanted.partition.partition,
-                fetched.start,
-                wanted.end,
-                fetched.batches.aborted,
-                include_headers=settings.include_headers,
-                read_committed=settings.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
-            )
+    with WaitLog(f"no records from {settings.connection.bootstrap_servers}") as wait:
+        for first in range(0, len(wanted), AHEAD_PARTITIONS):
+            for reading in _begun(wanted[first : first + AHEAD_PARTITIONS], settings, wait):
+                while (fetched := reading.fetch()) is not None:
+                    yield from batches_to_arrow(
+                        fetched.batches.chunks,
+                        reading.wanted.partition.topic,
+                        reading.wanted.partition.partition,
+                        fetched.start,
+                        reading.wanted.end,
+                        fetched.batches.aborted,
+                        include_headers=settings.include_headers,
+                        read_committed=settings.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
+                    )
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows in fewer batches."""
+    waiting: list[pa.RecordBatch] = []
+    size_bytes = 0
+    for batch in batches:
+        waiting.append(batch)
+        size_bytes += batch.nbytes
+        if size_bytes >= JOINED_BYTES:
+            yield from _as_one(waiting)
+            waiting, size_bytes = [], 0
+    yield from _as_one(waiting)
+
+
+def _as_one(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +104,25 @@ class _Fetched:
     start: int
 
 
+def _begun(wanted: Sequence[OffsetRange], settings: ReadSettings, wait: WaitLog) -> list[_RangeReading]:
+    """Have ranges read, and no others. Those that come first are asked for first."""
+    fetcher = _fetchers.get(settings)
+    if fetcher is None:
+        fetcher = _fetchers[settings] = open_fetcher(settings.connection, settings.fetch)
+    for left in fetcher.partitions:
+        fetcher.stop(left)
+    for part in wanted:
+        fetcher.read(part.partition, part.start, end_offset=part.end)
+    return [_RangeReading(part, settings, fetcher, wait) for part in wanted]
+
+
 class _RangeReading:
-    def __init__(self, wanted: OffsetRange, settings: ReadSettings, wait: WaitLog) -> None:
-        self._wanted = wanted
+    """How far one range is read. What follows in the task is fetched meanwhile."""
+
+    def __init__(self, wanted: OffsetRange, settings: ReadSettings, fetcher: Fetcher, wait: WaitLog) -> None:
+        self.wanted = wanted
         self._settings = settings
+        self._fetcher = fetcher
         self._wait = wait
         self._position = wanted.start
         self._waited_since_ms = 0.0
@@ -84,14 +130,18 @@ class _RangeReading:
     def fetch(self) -> _Fetched | None:
         """The next batches of the range; None at its end."""
         self._waited_since_ms = time.monotonic() * 1000
-        self._wait.begin()
+        self._wait.begin(f"no records of {self.wanted.partition} from {self._settings.connection.bootstrap_servers}")
         try:
             return self._next()
+        except BaseException:
+            _fetchers.pop(self._settings, None)
+            self._fetcher.close()
+            raise
         finally:
             self._wait.end()
 
     def _next(self) -> _Fetched | None:
-        while self._position < self._wanted.end:
+        while self._position < self.wanted.end:
             start = self._position
             fetched = self._fetch()
             if fetched is None:
@@ -105,37 +155,26 @@ class _RangeReading:
     def _fetch(self) -> FetchedBatches | None:
         """What the next answer has; None where the position has moved instead."""
         try:
-            return self._asked()
+            fetched = self._fetcher.take(self.wanted.partition)
         except RetriesExhausted as error:
             connection = self._settings.connection
             raise NoAnswerError(connection.bootstrap_servers, connection.api_timeout_ms, error) from error
-        except BrokerRefused as refused:
-            if refused.error is not ErrorCode.unknown_topic_or_partition:
-                raise
-            self._lose(f"{self._wanted.partition} is gone")
-            self._position = self._wanted.end
-            return None
-
-    def _asked(self) -> FetchedBatches | None:
-        fetcher = _fetchers.get(self._settings)
-        if fetcher is None:
-            fetcher = _fetchers[self._settings] = open_fetcher(self._settings.connection, self._settings.fetch)
-        partition = self._wanted.partition
-        try:
-            fetched = fetcher.fetch(partition, self._position, end_offset=self._wanted.end)
         except OffsetOutOfRange:
             self._restart_after_loss()
             return None
-        except BaseException:
-            _fetchers.pop(self._settings).close()
-            raise
-        if not fetched.chunks and fetched.high_watermark < self._wanted.end and self._has_lost_its_end():
+        except BrokerRefused as refused:
+            if refused.error is not ErrorCode.unknown_topic_or_partition:
+                raise
+            self._lose(f"{self.wanted.partition} is gone")
+            self._go_to(self.wanted.end)
+            return None
+        if not fetched.chunks and fetched.high_watermark < self.wanted.end and self._has_lost_its_end():
             return None
         return fetched
 
     def _has_lost_its_end(self) -> bool:
         """Ask where the log ends. A new leader names an earlier high watermark in a fetch until its followers have come."""
-        partition, end = self._wanted.partition, self._wanted.end
+        partition, end = self.wanted.partition, self.wanted.end
         with open_client(self._settings.connection) as client:
             found = client.end_offsets(
                 [partition], isolation_level=IsolationLevel.READ_UNCOMMITTED, at_least={partition: end}
@@ -143,34 +182,40 @@ class _RangeReading:
         if found >= end:
             return False
         self._lose(f"{partition} ends at offset {found}")
-        self._position = end
+        self._go_to(end)
         return True
 
     def _restart_after_loss(self) -> None:
         """Go on where the log now starts, if the user has said that records may be missing."""
-        partition = self._wanted.partition
+        partition = self.wanted.partition
         self._lose(f"{partition} no longer has offset {self._position}")
         with open_client(self._settings.connection) as client:
             earliest = client.beginning_offsets([partition])[partition]
-        self._position = self._wanted.end if earliest <= self._position else min(earliest, self._wanted.end)
+        self._go_to(self.wanted.end if earliest <= self._position else min(earliest, self.wanted.end))
+
+    def _go_to(self, position: int) -> None:
+        self._position = position
+        self._fetcher.stop(self.wanted.partition)
+        if position < self.wanted.end:
+            self._fetcher.read(self.wanted.partition, position, end_offset=self.wanted.end)
 
     def _lose(self, what: str) -> None:
         if self._settings.fail_on_data_loss:
             raise DataLossError(
-                f"{what}, and {self._wanted.start} to {self._wanted.end} are to be read: records were deleted, or the "
+                f"{what}, and {self.wanted.start} to {self.wanted.end} are to be read: records were deleted, or the "
                 "topic was made anew. failOnDataLoss=false goes on without them"
             )
         logger.warning(
             "oncelog: %s, and %s to %s were to be read; what is gone is left out",
             what,
-            self._wanted.start,
-            self._wanted.end,
+            self.wanted.start,
+            self.wanted.end,
         )
 
     def _check_patience(self, last_stable_offset: int) -> None:
         if time.monotonic() * 1000 - self._waited_since_ms > self._settings.fetch.poll_timeout_ms:
             raise NoRecordsError(
-                f"no records of {self._wanted.partition} from offset {self._position} came in "
+                f"no records of {self.wanted.partition} from offset {self._position} came in "
                 f"{self._settings.fetch.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs); "
                 f"its last stable offset is {last_stable_offset}"
             )

@@ -82,6 +82,15 @@ class Fetcher(BlockingBase):
         answers, self._answers = self._answers, nothing
         return [*answers]
 
+    def take(self, partition: TopicPartition) -> FetchedBatches:
+        """The next answer of one of the partitions being read; more of it is asked for before this returns.
+
+        Answers of the others are kept until they are taken, too, about twice `max_bytes` of each broker at most. There are
+        no chunks when no record came within the fetcher's `max_wait_ms`. Raises OffsetOutOfRange, BrokerRefused or
+        RetriesExhausted.
+        """
+        return self._run(self._fetches.next_of(partition, self._settings.call_timeout_ms))
+
     def fetch(self, partition: TopicPartition, offset: int, *, end_offset: int | None = None) -> FetchedBatches:
         """Read one partition, and no other, from an offset; the answer after it is asked for before this returns.
 
@@ -94,7 +103,7 @@ class Fetcher(BlockingBase):
             for other in self._fetches.partitions:
                 self.stop(other)
             self.read(partition, offset, end_offset=end_offset)
-        return self._run(self._fetches.next_of(partition, self._settings.call_timeout_ms))
+        return self.take(partition)
 
     def _take_answers(self, timeout_ms: float) -> Conversation[None]:
         self._answers = yield from self._fetches.next(timeout_ms)
