@@ -15,7 +15,7 @@ from tests.simulation.planting import Hides, Patch, PlantedBugs
 BUGS = PlantedBugs()
 
 
-@BUGS.add("a marker is compacted away while batches of its transaction are left", Hides.CRASHES, 20)
+@BUGS.add("a marker is compacted away while batches of its transaction are left", Hides.CRASHES, 60)
 def _markers_go_too_early() -> Patch:
     def kept(self: Any, batch: Any, *, keeps_empty: bool) -> Any:
         return _emptied(batch.header) if keeps_empty else None

@@ -59,7 +59,7 @@ class _Kept:
         return self._partitions[(*self._found, index)]
 
 
-@BUGS.add("Fetch reads the partition that it found before it waited", Hides.WAITS, 20)
+@BUGS.add("Fetch reads the partition that it found before it waited", Hides.WAITS, 60)
 def _fetch_keeps_the_partition() -> Patch:
     find = Fetching._find
     found: dict[Any, Any] = {}

@@ -56,7 +56,7 @@ def _writable_without_the_epoch() -> Patch:
     return patch.object(TransactionCoordinator, "_writable", found)
 
 
-@BUGS.add("a fenced producer ends the transaction of its successor", Hides.PRODUCERS, 60)
+@BUGS.add("a fenced producer ends the transaction of its successor", Hides.PRODUCERS, 200)
 def _end_without_the_epoch() -> Patch:
     end = TransactionCoordinator._end_with_bump
 
