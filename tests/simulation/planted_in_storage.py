@@ -26,7 +26,7 @@ FETCH_WITH_EPOCHS = 12
 # Partitions that go while somebody waits.
 
 
-@BUGS.add("Produce writes to the partition that it found before it waited", Hides.WAITS, 60)
+@BUGS.add("Produce writes to the partition that it found before it waited", Hides.WAITS, 150)
 def _produce_keeps_the_partition() -> Patch:
     find, append = produce._find, produce._append_all
     found: dict[Any, Any] = {}

@@ -215,7 +215,7 @@ def _pending_offsets_are_stable() -> Patch:
     )
 
 
-@BUGS.add("a member that the group has left behind commits offsets in its transaction", Hides.PRODUCERS, 60)
+@BUGS.add("a member that the group has left behind commits offsets in its transaction", Hides.PRODUCERS, 150)
 def _generations_are_not_compared() -> Patch:
     check = GroupCoordinator.check_commit
 
