@@ -95,3 +95,21 @@ def test_group_that_nobody_is_left_in_becomes_no_classic_one() -> None:
     groups.beat("only", -1)
     assert groups.group is not None
     assert listed(groups) == [("Empty", "consumer")]
+
+
+@pytest.mark.parametrize(("size_max", "error"), [(2, ErrorCode.none), (1, ErrorCode.group_id_not_found)])
+def test_classic_group_becomes_one_of_the_consumer_protocol_up_to_as_many_members_as_such_a_one_has(
+    size_max: int, error: ErrorCode
+) -> None:
+    """group.consumer.max.size. A member of the group that has as many may change its protocol, and no other may join."""
+    groups = ConsumersInMemory(ConsumerLimits(assignment_interval_ms=0, size_max=size_max))
+    groups.topics.make("t", 2)
+    first = groups.classic_join("", None, "t")
+    groups.advance(MembershipLimits().first_delay_ms)
+    second = groups.classic_join("", None, "t")
+    groups.classic_join(first.value.member_id, None, "t")
+    groups.advance(0)
+    ids = [first.value.member_id, second.value.member_id]
+    assert [member.member_id for member in groups.coordinator.describe(GROUP).members] == ids
+    assert groups.join(ids[0], "t").error is error
+    assert listed(groups)[0][1] == ("consumer" if error is ErrorCode.none else "classic")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from random import Random
 from uuid import UUID
 
 import pytest
@@ -140,6 +141,26 @@ def test_partition_in_two_directories_is_an_error_that_names_both(disk: MemoryDi
         disk.make_directory(f"{path}/t-0")
     with pytest.raises(DiskError, match="partition t-0 is in two log directories, /a and /b: move the one"):
         taken(disk, A, B)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_partition_that_was_moved_is_there_when_the_power_is_cut_while_the_start_finishes_the_move(
+    disk: MemoryDisk, seed: int
+) -> None:
+    """The disk that it has left keeps the removal, and of the other one nobody else has asked to keep the new name."""
+    disk.lose_by(Random(seed))
+    claimed(disk, A, B)
+    future = f"{B}/t-0.{0:032x}-future"
+    for name in (f"{A}/t-0", future):
+        made_by_a_broker(disk, name)
+    disk.replace_file(f"{future}/oncelog-moved-1", b"")
+    disk.commit_names()
+    disk.rename(future, f"{B}/t-0")
+    assert taken(disk, A, B).directory_of("t", 0) == B
+    disk.replace_file(f"{A}/another", b"")
+    disk.crash()
+    assert not disk.exists(f"{A}/t-0")
+    assert taken(disk, A, B).directory_of("t", 0) == B
 
 
 def test_what_is_left_of_deleted_topics_goes_in_each_directory(disk: MemoryDisk) -> None:

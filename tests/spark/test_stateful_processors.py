@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor
 
+from oncelog.spark.query import STATE_FORMAT
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
 
@@ -77,4 +78,26 @@ def test_state_of_a_processor_and_its_output_agree_after_a_crash(pipeline, kind)
     found = topics.by_key(pipeline.output())
     assert {key: int(values[-1]) for key, values in found.items()} == expected
     assert all(values == sorted(set(values), key=int) for values in found.values())
+    assert len(topics.values(pipeline.output())) == len(topics.values(before)) + ADDED
+
+
+def test_state_whose_files_do_not_tell_its_version_is_computed_once_more_and_the_query_goes_on(pipeline, spark):
+    """What was committed is not written again, and the next micro-batch finds the state before it."""
+    spark.conf.set(STATE_FORMAT, "2")
+    try:
+        for added in (0, 0, ADDED):
+            topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(added, start=COUNT))
+            rows = pipeline.rows().groupBy("key").count().selectExpr("key", "cast(count as string) value")
+            sink = pipeline.run(rows=rows, output_mode="update")
+            if not added:
+                before = pipeline.output()
+                pipeline.forget_last_commit()
+        assert sink.metrics.batches_skipped == 1
+        assert sink.metrics.records == ADDED
+    finally:
+        spark.conf.unset(STATE_FORMAT)
+    expected = {key: 0 for key, _ in topics.keyed_records(KEYS)}
+    for key, _ in topics.keyed_records(COUNT + ADDED):
+        expected[key] += 1
+    assert {key: int(values[-1]) for key, values in topics.by_key(pipeline.output()).items()} == expected
     assert len(topics.values(pipeline.output())) == len(topics.values(before)) + ADDED

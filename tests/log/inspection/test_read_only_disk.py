@@ -83,3 +83,10 @@ def test_patches_are_put_in_their_place_one_after_the_other(
     for first in range(len(content) + 2):
         for end in range(first, len(content) + 2):
             assert file.read(first, end - first) == content[first:end]
+
+
+def test_patched_file_that_was_read_whole_is_not_kept_open(disk: MemoryDisk) -> None:
+    """A log directory has many files, and a process few descriptors."""
+    before = disk.open_files
+    assert ReadOnlyDisk(disk, {PATH: [(0, b"x")]}).read_file(PATH) == b"x123456789"
+    assert disk.open_files == before

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from harness.names import unique
 from oncelog.client import RetriesExhausted
 from oncelog.spark import wait_log
 from oncelog.spark.sink import fence
@@ -50,3 +51,12 @@ def test_a_coordinator_that_does_not_answer_is_said_while_it_is_waited_for(caplo
         ask(settings)
     assert f"no answer from {settings.bootstrap_servers} about {about} for" in caplog.messages[0]
     assert "giving up after 1 s" in caplog.messages[0]
+
+
+def test_checkpoint_that_does_not_fit_is_refused_before_the_transactional_id_is_taken(oncelog_broker):
+    """Whoever writes under the id now is not fenced by a query that cannot go on."""
+    own = sink_settings(
+        topic="out", transactional_id=unique("pipeline"), bootstrap_servers=oncelog_broker.bootstrap_servers
+    )
+    with open_client(own) as client, pytest.raises(fence.FenceError, match="has no record of what was committed"):
+        look_first(client, own, fence.Batch("query", 7, "end", "start", None, 0), [])
