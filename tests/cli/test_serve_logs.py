@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -15,11 +16,13 @@ import pytest
 
 from harness.secured_listeners import SecuredListeners
 from harness.transaction_in_memory import MINUTE
+from harness.waiting import until
 from harness.wire import Connection
-from oncelog.client import Client, NewTopic
+from oncelog.client import Client, Consumer, NewTopic, OffsetAndMetadata, Producer, TopicPartition
 from tests.cli.test_serve import ready_address
 
 SECRET = "what nobody else may read"
+LEDGER = TopicPartition("ledger", 0)
 
 
 def used(address: str) -> None:
@@ -71,6 +74,68 @@ def test_info_says_what_became_of_topics_producers_requests_and_connections(proc
     ):
         assert any(words in line for line in lines), f"{words} is not in\n" + "\n".join(lines)
     assert not any(SECRET in line for line in lines)
+
+
+def decided(address: str) -> None:
+    """Two transactions with offsets, one member of a group of each protocol, and a marker of an administrator."""
+    with Client(address) as client:
+        client.create_topics([NewTopic("ledger", 2)])
+    with Producer(address, transactional_id="teller") as producer:
+        producer.init_transactions()
+        for end in (producer.commit_transaction, producer.abort_transaction):
+            producer.begin_transaction()
+            producer.send("ledger", SECRET.encode(), partition=0).result()
+            producer.send_offsets_to_transaction({LEDGER: OffsetAndMetadata(1, SECRET)}, "sums")
+            end()
+    for protocol in ("classic", "consumer"):
+        with Consumer(address, group_id=f"{protocol}-readers", group_protocol=protocol) as consumer:
+            consumer.subscribe(["ledger"])
+            until(lambda consumer=consumer: bool(consumer.poll(50)))
+            consumer.commit()
+    connection = Connection(address)
+    topics = [{"name": "ledger", "partition_indexes": [1]}]
+    unknown = {"producer_id": 4711, "producer_epoch": 5, "coordinator_epoch": 0}
+    connection.ask("write_txn_markers", 1, markers=[unknown | {"transaction_result": False, "topics": topics}])
+
+
+def test_info_says_each_decision_of_the_coordinators(process):
+    lines = said(process, "--log-level", "info", "--set", "group.initial.rebalance.delay.ms=0", of=decided)
+    told = "\n".join(line.partition(" INFO ")[2] for line in lines)
+    transaction = r"oncelog.transactions: teller: "
+    for patterns in (
+        [
+            rf"{transaction}producer id \d+ has epoch 0$",
+            rf"{transaction}a transaction begins with ledger-0, producer id \d+, epoch 0$",
+            rf"{transaction}its transaction has __consumer_offsets-\d+, too$",
+            r"oncelog.groups: group sums: offsets are part of the transaction of producer id \d+: ledger-0 at 1$",
+            rf"{transaction}its transaction in 2 partitions is to be committed \(PrepareCommit\), producer id \d+, epoch 1$",
+            rf"{transaction}its transaction is committed in 2 partitions$",
+            rf"{transaction}a transaction begins with ledger-0, producer id \d+, epoch 1$",
+            rf"{transaction}its transaction in 2 partitions is to be aborted \(PrepareAbort\), producer id \d+, epoch 2$",
+            rf"{transaction}its transaction is aborted in 2 partitions$",
+        ],
+        [
+            r"oncelog.groups: group classic-readers: PreparingRebalance with 1 members, (\S+) has joined$",
+            r"oncelog.groups: group classic-readers: CompletingRebalance with 1 members$",
+            r"oncelog.groups: group classic-readers: Stable with 1 members$",
+            r"oncelog.groups: group classic-readers: offsets are committed: ledger-0 at \d, ledger-1 at 0$",
+            r"oncelog.groups: group classic-readers: Empty with 0 members, \1 is gone$",
+        ],
+        [
+            r"oncelog.groups: group consumer-readers: member (\S+) joined, or subscribes anew$",
+            r"oncelog.groups: group consumer-readers: what its members are to have is assigned for epoch \d$",
+            r"oncelog.groups: group consumer-readers: member \1 has 2 partitions, at epoch \d$",
+            r"oncelog.groups: group consumer-readers: Stable with 1 members$",
+            r"oncelog.groups: group consumer-readers: offsets are committed: ledger-0 at \d, ledger-1 at 0$",
+            r"oncelog.groups: group consumer-readers: member \1 has left$",
+            r"oncelog.groups: group consumer-readers: Empty with 0 members$",
+        ],
+        [
+            r"oncelog.transactions: ledger-1: what producer id 4711, epoch 5, has open is aborted, as somebody else asks$",
+        ],
+    ):
+        assert re.search(r"(?:.*\n)*?".join(f"^{pattern}\n?" for pattern in patterns), told, re.MULTILINE), told
+    assert SECRET not in told
 
 
 def test_json_is_one_object_a_line(process):

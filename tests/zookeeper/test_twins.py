@@ -158,7 +158,8 @@ class Run:
             match value:
                 case Stat():
                     owner: Any = self._sessions[value.ephemeral_owner]
-                    return replace(value, czxid=ranks[value.czxid], mzxid=ranks[value.mzxid], ephemeral_owner=owner)
+                    transactions = {"czxid": ranks[value.czxid], "mzxid": ranks[value.mzxid]}
+                    return replace(value, **transactions, ephemeral_owner=owner, created_ms=0, modified_ms=0)
                 case tuple():
                     return tuple(map(comparable, value))
                 case _ if is_dataclass(value) and not isinstance(value, type):

@@ -12,6 +12,7 @@ from oncelog.cli.cluster_convert import convert
 from oncelog.cli.cluster_reassign import reassign
 from oncelog.cli.cluster_start import start
 from oncelog.cli.cluster_user import user
+from oncelog.cli.cluster_zookeeper import zookeeper
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
@@ -22,6 +23,7 @@ app.command()(start)
 app.command()(convert)
 app.command()(reassign)
 app.command()(user)
+app.command()(zookeeper)
 
 
 @app.command()

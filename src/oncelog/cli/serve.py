@@ -59,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
         "--log-level",
         choices=LOG_LEVELS,
         default="warning",
-        help="how much is said on standard error (default: warning); info has topics, groups, fencing, refused and slow requests",
+        help="how much is said on standard error (default: warning); info has each decision about topics, groups and "
+        "transactions, refused and slow requests",
     )
     serve.add_argument(
         "--log-format",

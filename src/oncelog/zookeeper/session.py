@@ -46,6 +46,9 @@ class Stat:
     ephemeral_owner: int
     """The session that the node lives as long as; 0 for one that stays."""
     child_count: int
+    created_ms: int = 0
+    """When the server that made it thought that was, and at `modified_ms` changed it last; 0 where no clock is."""
+    modified_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ coordinators are on other brokers, they are asked.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
 
+
+logger = logging.getLogger("oncelog.transactions")
 
 PRODUCER_ID_MAX = 2**62 - 1
 """Up to here ids can be skipped, and more than anybody needs are left."""
@@ -200,7 +203,7 @@ def _abort_of_nothing(broker: Needs, partition: Partition, asked: AskedMarker) -
 
 
 def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode:
-    return broker.transactions.markers.write(
+    error = broker.transactions.markers.write(
         partition,
         asked.producer_id,
         asked.producer_epoch,
@@ -208,6 +211,13 @@ def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode
         asked.transaction_version,
         committed=asked.committed,
     )
+    if error is ErrorCode.none:
+        end = "committed" if asked.committed else "aborted"
+        producer = (asked.producer_id, asked.producer_epoch)
+        logger.info(
+            "%s: what producer id %d, epoch %d, has open is %s, as somebody else asks", partition, *producer, end
+        )
+    return error
 
 
 def _marker_epoch(found: OpenTransaction, transaction_version: int) -> int:

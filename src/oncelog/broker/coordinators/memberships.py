@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
 from oncelog.broker.coordinators.group_log import GroupLog
@@ -23,6 +24,7 @@ from oncelog.groups import (
     SyncRequest,
     Timestamps,
 )
+from oncelog.groups.group_type import GroupType
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock
     from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
 
+
+logger = logging.getLogger("oncelog.groups")
 
 RETRY_MS = 1000
 
@@ -42,6 +46,14 @@ class Needs(Protocol):
     def fail(self, error: BaseException) -> None: ...
 
     settings: Settings
+
+
+class _Seen(NamedTuple):
+    """What the log says of a group when it is another. Members of a consumer group have records, which say more of them."""
+
+    state: str
+    member_count: int
+    members: frozenset[str]
 
 
 class Memberships:
@@ -141,16 +153,19 @@ class Memberships:
 
     def _carry_out(self, group: str, decision: MembersDecision) -> ErrorCode:
         """What is returned is an error only if the records are refused: then everything is as if nobody had asked."""
+        before = self._seen(group) if logger.isEnabledFor(logging.INFO) else None
         if decision.records:
             error = self._log.append(group, decision.records)
             if error is not ErrorCode.none:
                 return error
-        self._finish(group, decision)
+        self._finish(group, decision, before)
         return ErrorCode.none
 
-    def _finish(self, group: str, decision: MembersDecision) -> None:
+    def _finish(self, group: str, decision: MembersDecision, before: _Seen | None) -> None:
         """The records are replayed: remember what is in memory alone, and answer once they cannot be lost."""
         decision.remember()
+        if before is not None:
+            self._say(group, before)
         self._watch(group)
         if decision.answer:
             committed = begin(self._log.committed(group, Recorded.MEMBERS))
@@ -158,6 +173,21 @@ class Memberships:
                 committed.then(partial(_give, decision.answer))
             else:
                 _give(decision.answer, committed)
+
+    def _seen(self, group: str) -> _Seen:
+        found = self._members.find(group)
+        if found is None:
+            return _Seen("Dead", 0, frozenset())
+        is_classic = found.type is GroupType.CLASSIC
+        return _Seen(found.state.value, len(found.members), frozenset(found.members if is_classic else ()))
+
+    def _say(self, group: str, before: _Seen) -> None:
+        after = self._seen(group)
+        if after == before:
+            return
+        changes = (("has joined", after.members - before.members), ("is gone", before.members - after.members))
+        told = "".join(f", {member} {what}" for what, members in changes for member in sorted(members))
+        logger.info("group %s: %s with %d members%s", group, after.state, after.member_count, told)
 
     def _watch(self, group: str) -> None:
         """Have a timer that runs out no later than the group's next deadline."""
@@ -184,9 +214,10 @@ class Memberships:
             if deadline_ms is not None and deadline_ms <= self._broker.clock.monotonic_ms():
                 # What is due next has a timer again, and others are served in between.
                 decision = self._members.expire(group, self.now())
+                before = self._seen(group) if logger.isEnabledFor(logging.INFO) else None
                 error = self._log.append_obliged(group, decision.records) if decision.records else ErrorCode.none
                 if error is ErrorCode.none:
-                    self._finish(group, decision)
+                    self._finish(group, decision, before)
                 elif self.error(group) is ErrorCode.none:
                     self._watch_later(group)
             else:

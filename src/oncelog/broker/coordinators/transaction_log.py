@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.coordinators.elections import Elections
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
+
+logger = logging.getLogger("oncelog.transactions")
 
 _NONE = ErrorCode.none
 _COORDINATOR, _OBLIGED = Origin.COORDINATOR, Origin.OBLIGED
@@ -50,8 +53,18 @@ class TransactionLog:
         index = self._coordinator.partition_for(record.transactional_id)
         error = self._write(index, record, origin)
         if error is _NONE:
+            if logger.isEnabledFor(logging.INFO):
+                self._say(record)
             self._coordinator.ids.replay(index, record)
         return error
+
+    def _say(self, record: TransactionRecord) -> None:
+        # Imported here: a broker that says less starts without it.
+        from oncelog.transactions.news import news
+
+        text = news(self._coordinator.ids.metadata(record.transactional_id), record)
+        if text is not None:
+            logger.info("%s: %s", record.transactional_id, text)
 
     def write(self, record: TransactionRecord) -> ErrorCode:
         """Write what follows from what was taken before. `replay` makes it true, later."""

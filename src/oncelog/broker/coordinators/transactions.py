@@ -257,6 +257,7 @@ class Transactions:
 
     def _fence(self, transactional_id: str) -> Parked[ErrorCode]:
         decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
+        logger.info("%s: its producer is fenced, for what it was told may be lost", transactional_id)
         if decision.answer.markers is not None:
             return self._carry_out(decision.records[0], decision.answer.markers)
         return Parked.ready(self._log.append(decision.records[0]))
@@ -341,7 +342,7 @@ class Transactions:
             self._broker.durability.write_out()
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
-        logger.debug("%s: %s in %d partitions", record.transactional_id, end, len(markers.partitions))
+        logger.info("%s: its transaction is %s in %d partitions", record.transactional_id, end, len(markers.partitions))
         self._fence_if_asked(record.transactional_id)
         self._settling.settled(record.transactional_id)
 

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 from oncelog.broker.storage.journal import decode_line
 from oncelog.cli.log.segment_rows import Row
+from oncelog.cli.secrets import setting_value
 from oncelog.environment import Disk
 from oncelog.log import uuid_text
 from oncelog.log.checkpoints import read_identity, read_partition_offsets, read_topic_id
 from oncelog.log.inspection.lines import lines_of
 from oncelog.log.write_ahead import read_entries
-
-HIDDEN = "[hidden]"
-SECRET_PARTS = ("password", "jaas", "secret")
 
 
 def journal_rows(disk: Disk, path: str) -> Iterator[Row]:
@@ -30,12 +28,8 @@ def journal_rows(disk: Disk, path: str) -> Iterator[Row]:
             continue
         fields = record._asdict()
         if "configs" in fields:
-            fields["configs"] = {name: _shown(name, value) for name, value in fields["configs"].items()}
+            fields["configs"] = {name: setting_value(name, value) for name, value in fields["configs"].items()}
         yield {"kind": type(record).__name__, "position": line.position, **fields}
-
-
-def _shown(name: str, value: str) -> str:
-    return HIDDEN if any(part in name for part in SECRET_PARTS) else value
 
 
 def write_ahead_rows(disk: Disk, path: str) -> Iterator[Row]:

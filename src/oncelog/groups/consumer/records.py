@@ -116,6 +116,11 @@ class TargetEpochRecord:
     assigned_ms: int
     timestamp_ms: int
 
+    @property
+    def news(self) -> str | None:
+        """What the broker's log says of it."""
+        return None if self.epoch is None else f"what its members are to have is assigned for epoch {self.epoch}"
+
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
@@ -131,6 +136,17 @@ class CurrentAssignmentRecord:
     member_id: str
     progress: Progress | None
     timestamp_ms: int
+
+    @property
+    def news(self) -> str | None:
+        """What the broker's log says of it."""
+        if self.progress is None:
+            return None
+        revoking = len(self.progress.revoking)
+        also = f" and is to give up {revoking}" if revoking else ""
+        return (
+            f"member {self.member_id} has {len(self.progress.owned)} partitions{also}, at epoch {self.progress.epoch}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,4 +241,13 @@ def _each(data: bytes, offset: int, short: Callable[[str], str]) -> Iterator[Cre
 
 
 def _stat(stat: Any) -> Stat:
-    return Stat(stat.czxid, stat.mzxid, stat.version, stat.cversion, stat.ephemeralOwner, stat.numChildren)
+    return Stat(
+        stat.czxid,
+        stat.mzxid,
+        stat.version,
+        stat.cversion,
+        stat.ephemeralOwner,
+        stat.numChildren,
+        created_ms=stat.ctime,
+        modified_ms=stat.mtime,
+    )

@@ -1,0 +1,36 @@
+"""What a broker's log says of a record of the transaction log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from oncelog.transactions.records import TransactionRecord
+from oncelog.transactions.state import DECIDED, ONGOING, PREPARE_COMMIT, TopicPartition, TransactionMetadata
+
+NAMED_MAX = 3
+
+
+def news(before: TransactionMetadata | None, record: TransactionRecord) -> str | None:
+    """What the transactional id does that it did not do `before`; None where its transaction is what it was."""
+    after = record.metadata
+    if after is None:
+        return None
+    producer = f"producer id {after.producer_id}, epoch {after.producer_epoch}"
+    if after.status is ONGOING:
+        is_open = before is not None and before.status is ONGOING
+        known = before.partitions if before is not None and is_open else frozenset()
+        added = after.partitions - known
+        if not is_open:
+            return f"a transaction begins with {_named(added)}, {producer}"
+        return f"its transaction has {_named(added)}, too" if added else None
+    if after.status in DECIDED:
+        end = "committed" if after.status is PREPARE_COMMIT else "aborted"
+        count = len(after.partitions)
+        return f"its transaction in {count} partitions is to be {end} ({after.status.label}), {producer}"
+    return None
+
+
+def _named(partitions: Collection[TopicPartition]) -> str:
+    names = [f"{topic}-{index}" for topic, index in sorted(partitions)[:NAMED_MAX]]
+    more = f" and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
+    return ", ".join(names) + more
