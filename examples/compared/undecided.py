@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from examples.compared.postgresql import connect, crash, postgresql, value
+from examples.compared.postgresql import postgresql, value
 from examples.processes import committed
 from oncelog.client import Client, Producer
 from oncelog.testing import broker
@@ -24,14 +24,15 @@ HOUR_MS = 60 * 60 * 1000
 
 def in_postgresql() -> None:
     with postgresql() as server:
-        with connect(server) as program:
+        with server.connect() as program:
             program.execute("CREATE TABLE accounts (amount int)")
             program.execute("INSERT INTO accounts VALUES (10)")
             program.execute("BEGIN")
             program.execute("UPDATE accounts SET amount = 5")
             program.execute("PREPARE TRANSACTION 'transfer'")
-        crash(server)
-        with connect(server) as other:
+        server.crash()
+        server.start()
+        with server.connect() as other:
             print("PostgreSQL, started again:       ", state_in_postgresql(other))
             other.execute("SET lock_timeout = '100ms'")
             try:
