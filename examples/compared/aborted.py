@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from examples.compared.postgresql import connect, postgresql, value
+from examples.compared.postgresql import postgresql, value
 from oncelog.client import Client, Consumer, IsolationLevel, NewTopic, Producer, TopicPartition
 from oncelog.testing import broker
 
@@ -12,7 +12,7 @@ PAYMENTS = TopicPartition("payments", 0)
 
 
 def in_postgresql() -> None:
-    with postgresql() as server, connect(server) as connection:
+    with postgresql() as server, server.connect() as connection:
         connection.execute("CREATE TABLE payments (amount int) WITH (autovacuum_enabled = off)")
         connection.execute("BEGIN")
         connection.execute("INSERT INTO payments SELECT generate_series(1, 1000)")

@@ -1,4 +1,4 @@
-"""What becomes of a transaction that was open, and was as good as done, when its program and its server died."""
+"""What becomes of a transaction whose program and whose server died when everything in it was written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import psycopg
 
-from examples.compared.postgresql import connect, crash, postgresql, value
+from examples.compared.postgresql import postgresql, value
 from examples.processes import committed
 from oncelog.client import Client, Producer
-from oncelog.testing import broker
 
 TIMEOUT_MS = 1000
 HOUR_MS = 60 * 60 * 1000
@@ -24,14 +25,15 @@ HOUR_MS = 60 * 60 * 1000
 
 def in_postgresql() -> None:
     with postgresql() as server:
-        with connect(server) as program:
+        with server.connect() as program:
             program.execute("CREATE TABLE accounts (amount int)")
             program.execute("INSERT INTO accounts VALUES (10)")
             program.execute("BEGIN")
             program.execute("UPDATE accounts SET amount = 5")
             program.execute("PREPARE TRANSACTION 'transfer'")
-        crash(server)
-        with connect(server) as other:
+        server.crash()
+        server.start()
+        with server.connect() as other:
             print("PostgreSQL, started again:       ", state_in_postgresql(other))
             other.execute("SET lock_timeout = '100ms'")
             try:
@@ -49,19 +51,30 @@ def state_in_postgresql(connection: psycopg.Connection) -> str:
 
 def in_kafka() -> None:
     with tempfile.TemporaryDirectory() as directory:
-        with broker(directory, num_partitions=1, **looks_for_timeouts_every(HOUR_MS)) as log:
-            program = subprocess.run([sys.executable, "-m", __spec__.name, log.bootstrap_servers], check=False)
+        with killed_at_the_end(directory, HOUR_MS) as address:
+            program = subprocess.run([sys.executable, "-m", __spec__.name, address], check=False)
             assert program.returncode == -signal.SIGKILL
-        with broker(directory, **looks_for_timeouts_every(HOUR_MS)) as log, Client(log.bootstrap_servers) as client:
-            print("Kafka, started again:            ", state_in_kafka(client, log.bootstrap_servers))
-        with broker(directory, **looks_for_timeouts_every(100)) as log, Client(log.bootstrap_servers) as client:
+        with killed_at_the_end(directory, HOUR_MS) as address, Client(address) as client:
+            print("Kafka, started again:            ", state_in_kafka(client, address))
+        with killed_at_the_end(directory, 100) as address, Client(address) as client:
             while client.describe_transactions(["till"])["till"].state != "CompleteAbort":
                 time.sleep(0.1)
-            print("Kafka, after the timeout:        ", state_in_kafka(client, log.bootstrap_servers))
+            print("Kafka, after the timeout:        ", state_in_kafka(client, address))
 
 
-def looks_for_timeouts_every(interval_ms: int) -> dict[str, Any]:
-    return {"transaction_abort_timed_out_transaction_cleanup_interval_ms": interval_ms}
+@contextmanager
+def killed_at_the_end(directory: str, looks_for_timeouts_every_ms: int) -> Iterator[str]:
+    """The address of a broker that ends by kill -9."""
+    interval = f"transaction.abort.timed.out.transaction.cleanup.interval.ms={looks_for_timeouts_every_ms}"
+    settings = [f"--set={interval}", "--set=num.partitions=1"]
+    program = Path(sys.executable).with_name("oncelog")
+    command = [str(program), "serve", "--listen", "127.0.0.1:0", "--data-dir", directory, *settings]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            yield broker.stdout.readline().removeprefix("oncelog is ready on ").partition(",")[0]
+        finally:
+            broker.kill()
 
 
 def state_in_kafka(client: Client, address: str) -> str:

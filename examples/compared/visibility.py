@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from examples.compared.postgresql import connect, postgresql
+from examples.compared.postgresql import postgresql
 from oncelog.client import Client, Consumer, NewTopic, Producer, TopicPartition
 from oncelog.testing import broker
 
 
 def in_postgresql() -> None:
-    with postgresql() as server, connect(server) as writer, connect(server) as reader:
+    with postgresql() as server, server.connect() as writer, server.connect() as reader:
         writer.execute("CREATE TABLE payers (name text)")
         writer.execute("CREATE TABLE payees (name text)")
         for level in ("REPEATABLE READ", "READ COMMITTED"):

@@ -224,19 +224,28 @@ def test_transactional_request_before_there_is_a_coordinator_is_sent_to_find_it(
 
 
 def test_offsets_before_the_groups_have_a_coordinator_are_sent_to_find_it(broker: BrokerInMemory) -> None:
-    """Nothing but FindCoordinator makes the coordinators' topics."""
+    """TxnOffsetCommit does not make `__consumer_offsets`."""
     broker.ask("find_coordinator", 3, key="teller", key_type=1)
+    assert commit_offset(broker, producer_id=0, producer_epoch=0) is ErrorCode.not_coordinator
+
+
+def test_offsets_that_are_added_to_a_transaction_make_the_groups_topic(broker: BrokerInMemory) -> None:
+    broker.ask("find_coordinator", 3, key="teller", key_type=1)
+    given = broker.ask("init_producer_id", 4, transactional_id="teller", transaction_timeout=MINUTE)
+    producer = {"producer_id": given.producer_id, "producer_epoch": given.producer_epoch}
+    assert commit_offset(broker, **producer) is ErrorCode.not_coordinator
+    added = broker.ask("add_offsets_to_txn", 3, transactional_id="teller", group_id="tellers", **producer)
+    assert added.error_code is NONE
+    assert commit_offset(broker, **producer) is NONE
+
+
+def commit_offset(broker: BrokerInMemory, **producer: int) -> ErrorCode:
     offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    topics = [{"name": TOPIC, "partitions": [offset]}]
     answer = broker.ask(
-        "txn_offset_commit",
-        2,
-        transactional_id="teller",
-        group_id="tellers",
-        producer_id=0,
-        producer_epoch=0,
-        topics=[{"name": "ledger", "partitions": [offset]}],
+        "txn_offset_commit", 2, transactional_id="teller", group_id="tellers", topics=topics, **producer
     )
-    assert answer.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
+    return answer.topics[0].partitions[0].error_code
 
 
 def test_open_transaction_can_be_listed_and_described(broker: BrokerInMemory) -> None:

