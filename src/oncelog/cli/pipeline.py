@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import announce_java
 from oncelog.cli.run_reports import Reports
+from oncelog.cli.source_options import stateless_arguments
 from oncelog.client import ClientError, OutcomeUnknown
 from oncelog.spark import (
     CheckpointError,
@@ -69,7 +70,7 @@ class Pipeline:
     output_mode: str
     trigger: str | None
     interval_ms: float
-    offsets_max: int | None
+    source_options: Mapping[str, str]
     once: bool
     write_to_input: bool
 
@@ -101,6 +102,7 @@ def run_pipeline(spark: SparkSession, pipeline: Pipeline, reports: Reports, stop
 
 
 def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, reports: Reports, stop: threading.Event) -> None:
+    arguments = stateless_arguments(pipeline.source_options)
     run_stateless(
         spark,
         pipeline.transform,
@@ -108,12 +110,15 @@ def _run_without_checkpoint(spark: SparkSession, pipeline: Pipeline, reports: Re
         to_topic=pipeline.targets,
         bootstrap_servers=pipeline.bootstrap_servers,
         transactional_id=pipeline.transactional_id,
-        max_offsets_per_batch=pipeline.offsets_max,
+        starting_offsets=arguments.starting_offsets,
+        max_offsets_per_batch=arguments.offsets_max,
+        include_headers=arguments.include_headers,
         once=pipeline.once,
         interval_ms=pipeline.interval_ms,
         stop=stop,
         on_batch=reports.batch,
         kafka_options=pipeline.kafka_options,
+        source_options=arguments.others,
         write_to_input=pipeline.write_to_input,
     )
 
@@ -172,16 +177,14 @@ def _await(query: StreamingQuery, reports: Reports, stop: threading.Event) -> No
 
 
 def _stream(spark: SparkSession, pipeline: Pipeline, topics: Sequence[str]) -> DataFrame:
-    reader = (
+    return (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", pipeline.bootstrap_servers)
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
-        .options(**pipeline.kafka_options)
+        .options(**pipeline.source_options, **pipeline.kafka_options)
+        .load()
     )
-    if pipeline.offsets_max is not None:
-        reader = reader.option("maxOffsetsPerTrigger", pipeline.offsets_max)
-    return reader.load()
 
 
 def pipeline_failure(error: Exception) -> CommandError:

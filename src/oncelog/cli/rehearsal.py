@@ -51,7 +51,7 @@ def run_once(spark: SparkSession, bootstrap_servers: str, checkpoint: Path, tran
         output_mode=mode,
         trigger=None,
         interval_ms=0,
-        offsets_max=None,
+        source_options={},
         once=True,
         write_to_input=False,
     )

@@ -100,6 +100,14 @@ def command(
         int | None,
         typer.Option("--max-offsets", min=1, help="About how many offsets a micro-batch reads of each DataFrame."),
     ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--option",
+            metavar="NAME=VALUE",
+            help="An option of the source, such as failOnDataLoss=false; may be repeated. docs/spark-options.md has them all.",
+        ),
+    ] = None,
     write_to_input: Annotated[
         bool,
         typer.Option(
@@ -151,8 +159,10 @@ def command(
     transactional_id = transactional_id or default_transactional_id(outputs)
     interval_ms = 0.0 if trigger is None else parse_interval_ms(trigger)
     from oncelog.cli.pipeline import Pipeline, run_pipeline, start_spark
+    from oncelog.cli.source_options import read_options
     from oncelog.cli.user_file import user_file
 
+    source_options = read_options(options or (), max_offsets, has_checkpoint=checkpoint is not None)
     file = user_file(function)
     file.check(sources, outputs)
     with ExitStack() as stack:
@@ -176,7 +186,7 @@ def command(
             output_mode=output_mode.value,
             trigger=trigger,
             interval_ms=interval_ms,
-            offsets_max=max_offsets,
+            source_options=source_options,
             once=once,
             write_to_input=write_to_input,
         )

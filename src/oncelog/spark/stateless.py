@@ -31,6 +31,7 @@ from oncelog.spark.source import planning
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.started_topics import StartedTopics
 from oncelog.spark.statefulness import Memory, memory_of, stand_in
+from oncelog.spark.stateless_options import check_source_options
 from oncelog.spark.topic_ids import TopicIds
 from oncelog.spark.user_function import Transform, inputs_of, name_of, output_of, output_topic
 from oncelog.wire import ErrorCode
@@ -57,13 +58,14 @@ class NeedsCheckpoint(QueryError):
 class InputSettings:
     """What to read: the topics of each DataFrame. `starting`, EARLIEST or LATEST, is for the first start only.
 
-    `offsets_max` is for each DataFrame.
+    `offsets_max` is for each DataFrame; `options` are further ones of the source.
     """
 
     topics: tuple[tuple[str, ...], ...]
     starting: OffsetSpec
     offsets_max: int | None
     include_headers: bool
+    options: Mapping[str, str]
 
     @property
     def all_topics(self) -> list[str]:
@@ -211,7 +213,7 @@ class StatelessLoop:
             .option("startingOffsets", to_json(start))
             .option("endingOffsets", to_json(end))
             .option("includeHeaders", str(self._source.include_headers).lower())
-            .options(**self._kafka_options)
+            .options(**self._source.options, **self._kafka_options)
             .load()
         )
 
@@ -297,6 +299,7 @@ def run_stateless(
     compression: str = "none",
     on_batch: Callable[[BatchReport], None] | None = None,
     kafka_options: Mapping[str, str] | None = None,
+    source_options: Mapping[str, str] | None = None,
     write_to_input: bool = False,
 ) -> SinkMetrics:
     """Run a stateless pipeline from topic to topic, exactly once, until `stop` is set; with `once`, over what is there.
@@ -310,18 +313,21 @@ def run_stateless(
     anything is read. Partitions and topics that are added later are read from their beginning. A group whose offsets have
     expired is not started anew: that raises FenceError.
     `max_offsets_per_batch` limits each DataFrame. `kafka_options` are those of TLS and SASL, with the prefix `kafka.`, for
-    reading and for writing. `write_to_input` allows it to write to a topic that it reads, which is refused otherwise.
-    Raises FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember something
-    from batch to batch, DataLossError where a topic was made anew, and what the sink raises.
+    reading and for writing. `source_options` are further ones for reading, such as failOnDataLoss. `write_to_input` allows it
+    to write to a topic that it reads, which is refused otherwise.
+    Raises OptionError, FunctionError where function and topics do not fit, NeedsCheckpoint where the function has to remember
+    something from batch to batch, DataLossError where a topic was made anew, and what the sink raises.
     """
     if starting_offsets not in SPECIFICATIONS:
         raise ValueError(f"starting_offsets is earliest or latest, not {starting_offsets!r}")
+    check_source_options(source_options or {})
     targets = _names(to_topic)
     source = InputSettings(
         inputs_of(transform, _names(from_topic)),
         SPECIFICATIONS[starting_offsets],
         max_offsets_per_batch,
         include_headers,
+        dict(source_options or {}),
     )
     sink = sink_settings(
         topic=output_topic(targets),

@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
+
+from oncelog.client.errors import RetriesExhausted
 
 logger = logging.getLogger("oncelog.spark")
 
@@ -60,3 +64,15 @@ class WaitLog:
             if waited_ms >= due_ms:
                 due_ms += INTERVAL_MS
                 logger.warning("oncelog: %s for %.0f s%s", self._what, waited_ms / 1000, self._ending)
+
+
+@contextmanager
+def answered(servers: str, what: str, limit_ms: float, setting: str) -> Iterator[None]:
+    """Say in the log that a cluster does not answer, and in the error how long it was waited for and which setting says so."""
+    limit = f"{limit_ms / 1000:.0f} s ({setting})"
+    with WaitLog(f"no answer from {servers} about {what}", f"; giving up after {limit}") as wait:
+        wait.begin()
+        try:
+            yield
+        except RetriesExhausted as error:
+            raise RetriesExhausted(f"no answer from {servers} about {what} in {limit}: {error}") from error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 
 import pytest
 
 from harness.names import unique
 from oncelog.client import RetriesExhausted
-from oncelog.spark import wait_log
+from oncelog.spark import committed_offsets, wait_log
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.writer import Writer, look_first, open_client
@@ -38,19 +39,30 @@ def take(settings):
     Writer(settings)
 
 
+def ask_for_offsets(settings):
+    committed_offsets(settings.bootstrap_servers, settings.group_id, call_timeout_ms=LIMIT_MS)
+
+
 def look(settings):
     with open_client(settings) as client:
         look_first(client, settings, fence.Batch("query", 0, "end", "start", None, 0), [])
 
 
 @pytest.mark.parametrize(
-    ("ask", "about"), [(take, "transactional id 'pipeline'"), (look, "the offsets of group 'pipeline'")]
+    ("ask", "about"),
+    [
+        (take, "transactional id 'pipeline'"),
+        (look, "the offsets of group 'pipeline'"),
+        (ask_for_offsets, "the offsets of group 'pipeline'"),
+    ],
 )
 def test_a_coordinator_that_does_not_answer_is_said_while_it_is_waited_for(caplog, settings, ask, about):
-    with caplog.at_level(logging.WARNING), pytest.raises(RetriesExhausted):
+    told = f"no answer from {settings.bootstrap_servers} about {about}"
+    with caplog.at_level(logging.WARNING), pytest.raises(RetriesExhausted) as raised:
         ask(settings)
-    assert f"no answer from {settings.bootstrap_servers} about {about} for" in caplog.messages[0]
-    assert "giving up after 1 s" in caplog.messages[0]
+    assert f"{told} for" in caplog.messages[0]
+    assert "giving up after 1 s (call_timeout_ms" in caplog.messages[0]
+    assert re.match(re.escape(told) + r" in 1 s \(call_timeout_ms[^)]*\): .", str(raised.value))
 
 
 def test_checkpoint_that_does_not_fit_is_refused_before_the_transactional_id_is_taken(oncelog_broker):

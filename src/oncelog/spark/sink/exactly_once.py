@@ -12,6 +12,7 @@ from oncelog.spark.options.sink_options import Use, with_options
 from oncelog.spark.sink.fence import FenceError, progress_from
 from oncelog.spark.sink.micro_batches import ExactlyOnceSink
 from oncelog.spark.sink.settings import sink_settings
+from oncelog.spark.wait_log import answered
 
 
 def exactly_once(
@@ -76,16 +77,22 @@ def exactly_once(
     return ExactlyOnceSink(sink_settings(**with_options(exactly_once, arguments, options, Use.EXACTLY_ONCE)))
 
 
-def committed_offsets(bootstrap_servers: str, group_id: str, options: Mapping[str, str] | None = None) -> str:
+def committed_offsets(
+    bootstrap_servers: str, group_id: str, options: Mapping[str, str] | None = None, call_timeout_ms: int = 60_000
+) -> str:
     """The offsets of the input that a sink has committed last, as JSON for the option startingOffsets.
 
     So a stateless query goes on without its checkpoint. Partitions that are new since are not in it; those that are not
     read any more are not, either. Where the input is on another cluster than the output, ask that one. `options` are those
-    of TLS and SASL, with the prefix `kafka.`.
+    of TLS and SASL, with the prefix `kafka.`. `call_timeout_ms` is how long to go on asking.
 
     Raises FenceError where the group has no such offsets, or two sources read one partition up to different ones.
     """
-    with Client(bootstrap_servers, security=security_of(options or {})) as client:
+    about, security = f"the offsets of group {group_id!r}", security_of(options or {})
+    with (
+        answered(bootstrap_servers, about, call_timeout_ms, "call_timeout_ms"),
+        Client(bootstrap_servers, call_timeout_ms=call_timeout_ms, security=security) as client,
+    ):
         progress = progress_from(client.committed_offsets(group_id, require_stable=True))
     if progress.unclear:
         raise FenceError(

@@ -224,8 +224,10 @@ def _decide_unknown(batch: Batch, retention_ms: Callable[[], float], *, is_next:
     if batch.batch_id > 0 and not is_next:
         raise FenceError(
             f"the query is at micro-batch {batch.batch_id}, but its group has no record of what was committed: the "
-            "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. If nothing "
-            "was committed after the checkpoint was written, say trust_checkpoint=True (option trustCheckpoint) once"
+            "offsets expired (offsets.retention.minutes), were deleted, or this sink was not used before. Where another sink "
+            "wrote until now, as that of Spark's Kafka connector, move the query as docs/spark.md says (From Spark's Kafka "
+            "connector). If nothing was committed after the checkpoint was written, say trust_checkpoint=True (option "
+            "trustCheckpoint) once"
         )
     if batch.age_ms >= RETENTION_MS_MIN and batch.age_ms >= retention_ms():
         raise FenceError(

@@ -86,6 +86,10 @@ def output_topics(
         described = client.topics_of_every_node(asked) if "partition" in columns else client.metadata(asked)
     for topic in named:
         error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
+        if error is ErrorCode.unknown_topic_or_partition:
+            raise RowError(
+                f"there is no topic {topic!r} at {settings.bootstrap_servers}: make it first, as with oncelog topics create {topic}"
+            )
         if error is not ErrorCode.none:
             raise RowError(f"topic {topic!r} cannot be written: {topic_error(topic, error)}")
     leaders = _leaders(described.values())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -22,7 +22,10 @@ from oncelog.spark.sink.output import Output
 from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.transaction import Committed, SinkTransactions
-from oncelog.spark.wait_log import WaitLog
+from oncelog.spark.wait_log import answered
+
+TIME_SETTING = "call_timeout_ms, kafka.max.block.ms"
+"""How an argument and an option say for how long an answer is waited for."""
 
 
 def open_client(settings: SinkSettings) -> Client:
@@ -176,13 +179,8 @@ def _progress(
     return replace(progress, expired=last_record.read()) if progress.newest is None else progress
 
 
-@contextmanager
-def _told(settings: SinkSettings, what: str) -> Iterator[None]:
-    """Say in the log that a coordinator does not answer."""
-    limit = f"; giving up after {settings.call_timeout_ms / 1000:.0f} s"
-    with WaitLog(f"no answer from {settings.bootstrap_servers} about {what}", limit) as wait:
-        wait.begin()
-        yield
+def _told(settings: SinkSettings, what: str) -> AbstractContextManager[None]:
+    return answered(settings.bootstrap_servers, what, settings.call_timeout_ms, TIME_SETTING)
 
 
 def skipped_report(batch_id: int, total_ms: float, identity: ProducerIdentity) -> BatchReport:
