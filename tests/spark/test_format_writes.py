@@ -8,7 +8,7 @@ import pytest
 
 from harness.names import unique
 from oncelog.client import Client, TopicPartition
-from oncelog.spark import committed_offsets
+from oncelog.spark import committed_offsets, progress
 from oncelog.spark.sink.fence import parse_metadata
 from tests.spark import topics
 from tests.spark.pipelines import COUNT, Pipeline
@@ -148,6 +148,7 @@ class FormatPipeline(Pipeline):
     def run_format(self, *arguments, **options):
         query = self.start_format(*arguments, **options)
         assert query.awaitTermination(180)
+        return query
 
 
 @pytest.fixture
@@ -159,8 +160,14 @@ def pipeline(spark, log, tmp_path):
 
 
 def test_a_stream_is_written_once_with_its_offsets(pipeline):
-    pipeline.run_format()
+    query = pipeline.run_format()
     pipeline.assert_copied_once()
+    seen = [progress(one) for one in query.recentProgress]
+    assert sum(one["sink"]["numOutputRows"] for one in seen) == COUNT
+    assert seen[-1]["lag"] == 0
+    assert {source["description"] for one in seen for source in one["sources"]} == {
+        f"oncelog[Subscribe[{pipeline.source}]]"
+    }
     with Client(pipeline.log.bootstrap_servers) as client:
         committed = client.committed_offsets(pipeline.transactional_id)
         ends = client.end_offsets(TopicPartition(pipeline.source, number) for number in range(4))
@@ -249,6 +256,17 @@ def test_two_queries_of_one_sink_each_write_once_with_an_id_that_names_them(pipe
     with Client(pipeline.log.bootstrap_servers) as client:
         for name in ("even", "odd"):
             assert client.committed_offsets(f"{pipeline.transactional_id}-{name}")
+
+
+def test_a_query_with_another_name_goes_on_where_the_one_before_has_committed(pipeline, tmp_path):
+    """With {query} in its id a flow that is renamed has another id, of which the log knows nothing."""
+    options = {"kafka.transactional.id": pipeline.transactional_id + "-{query}"}
+    pipeline.run_format(**named(pipeline.rows().selectExpr(*UPPER), "before"), **options)
+    topics.produce(pipeline.log.bootstrap_servers, pipeline.source, topics.keyed_records(10, start=COUNT))
+    start = committed_offsets(pipeline.log.bootstrap_servers, f"{pipeline.transactional_id}-before")
+    rows = pipeline.rows(startingOffsets=start).selectExpr(*UPPER)
+    pipeline.run_format(**named(rows, "after"), checkpoint=tmp_path / "after", **options)
+    pipeline.assert_copied_once(COUNT + 10)
 
 
 def test_a_second_query_of_one_id_is_told_how_both_get_one(pipeline, tmp_path):

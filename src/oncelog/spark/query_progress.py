@@ -16,10 +16,11 @@ from oncelog.spark.source.progress import lag, source_description, source_metric
 Progress = dict[str, Any]
 
 
-def progress(reported: Any, sink: ExactlyOnceSink) -> Progress:
+def progress(reported: Any, sink: ExactlyOnceSink | None = None) -> Progress:
     """Put into a progress report what the sink did in its micro-batch, for a StreamingQueryListener or a log.
 
-    `reported` is `event.progress` or `query.lastProgress`. Returns Spark's own fields, as in `reported.json`, with:
+    `reported` is `event.progress` or `query.lastProgress`. Without a sink, as for a query that writes with format("oncelog"),
+    the fields of the sink are Spark's own. Returns Spark's fields, as in `reported.json`, with:
 
     lag                  how many offsets of all topics are still to be read
     sources.description  of each source, the topics that it reads
@@ -30,11 +31,13 @@ def progress(reported: Any, sink: ExactlyOnceSink) -> Progress:
                          partitions, unwritable, mode and skipped; empty where this sink has no report
     """
     fields: Progress = json.loads(reported.json)
-    report = sink.report(fields["batchId"])
     fields["lag"] = sum(lag(reported).values())
     for source, metrics in zip(fields["sources"], source_metrics(fields), strict=True):
         source["description"] = source_description(source)
         source["metrics"] = source.get("metrics", {}) | metrics
+    if sink is None:
+        return fields
+    report = sink.report(fields["batchId"])
     fields["sink"] = {
         "description": sink.description,
         "numOutputRows": -1 if report is None else report.records,
