@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tools.mutants.planting import Functions, functions_below, plant
+from tools.mutants.tree import be_no_more_urgent
 
 
 class Forks:
@@ -66,6 +67,7 @@ class Forks:
         after: str,
     ) -> None:
         os.setsid()
+        be_no_more_urgent()
         resource.setrlimit(resource.RLIMIT_AS, (self._memory, self._memory))
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._file_size, self._file_size))
         if path is not None:

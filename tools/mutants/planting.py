@@ -21,11 +21,10 @@ def functions_below(directory: Path) -> dict[str, Functions]:
 
 
 def plant(file: Path, before: bytes, after: bytes, functions: Functions) -> bool:
-    """Whether the functions of a file run what its new source says: what ran at the import is as it was."""
-    for old, new in _outermost(_compiled(file, before), _compiled(file, after)):
-        if old != new and not _replace(old, new, functions):
-            return False
-    return True
+    """Whether functions of a file run what its new source says, and no other code has changed: that ran at the import."""
+    both = _outermost(_compiled(file, before), _compiled(file, after))
+    changed = [(old, new) for old, new in both if old != new]
+    return bool(changed) and all(_replace(old, new, functions) for old, new in changed)
 
 
 def _compiled(file: Path, source: bytes) -> CodeType:

@@ -150,8 +150,12 @@ def kill_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-def _prepare() -> None:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # Where Linux shares the processors out among sessions, a session of its own would be as urgent as any other.
+def be_no_more_urgent() -> None:
+    """Where Linux shares the processors out among sessions, a new one would be as urgent as any other, whatever `nice` says."""
     with suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(os.nice(0)))
+
+
+def _prepare() -> None:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    be_no_more_urgent()

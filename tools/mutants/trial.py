@@ -118,9 +118,12 @@ class Trial:
         return mutant.runs_at_import or any(tests.runs_at_import(mutant) for tests in self._maps.values())
 
     def _quick(self, tests: list[str], timeout_s: float, changed: Mutant | None, *, is_imported: bool) -> Run:
+        """Where an import runs the code, too, it was as it is without the change: a fork that finds nothing has not seen all."""
         with self._changed(changed) as source:
-            run = None if is_imported else self._collected.run(tests, timeout_s, changed, source)
-            return run or self._anew(tests, timeout_s)
+            run = self._collected.run(tests, timeout_s, changed, source)
+            if run is not None and not (run.passed and is_imported):
+                return run
+            return self._anew(tests, timeout_s)
 
     def _anew(self, tests: list[str], timeout_s: float) -> Run:
         file = self._tree.root / "tests.json"

@@ -6,14 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from oncelog.client.errors import IllegalState, TransactionFailed
+from oncelog.client.errors import ClientError, IllegalState, TransactionFailed
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.producer.accumulator import RecordAccumulator
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.partition_choice import PartitionChoice
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.producer.state import ProducerPhase
-from oncelog.client.values import OffsetAndMetadata, TopicPartition
+from oncelog.client.producer.transaction import idempotent_identity
+from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode
 from tests.client.scripted import HERE, SETTINGS, ScriptedTransport
@@ -115,3 +116,17 @@ def test_batches_that_are_given_up_are_sent_no_more() -> None:
     waiting.sends_now = True
     waiting.close_ripe(0)
     assert [waiting.take_full(), waiting.take_full()] == [kept, None]
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(0, 0), (7, 5)])
+def test_first_epoch_of_an_id_is_one_that_a_producer_writes_under(producer_id: int, epoch: int) -> None:
+    given = SimpleNamespace(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=epoch)
+    identity = ScriptedTransport(lambda _: given).run(idempotent_identity(Cluster(SETTINGS)))
+    assert identity == ProducerIdentity(producer_id, epoch)
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (0, -1)])
+def test_producer_id_that_is_none_is_an_error(producer_id: int, epoch: int) -> None:
+    given = SimpleNamespace(error_code=ErrorCode.none, producer_id=producer_id, producer_epoch=epoch)
+    with pytest.raises(ClientError, match="gave out producer id"):
+        ScriptedTransport(lambda _: given).run(idempotent_identity(Cluster(SETTINGS)))

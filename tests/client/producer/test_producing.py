@@ -574,3 +574,20 @@ def test_no_more_batches_of_a_partition_are_in_flight_than_is_allowed(max_in_fli
         transport.run(flow.step())
         sent_at_once.append(transport.names().count("Produce") - before)
     assert max(sent_at_once) == max_in_flight
+
+
+def test_first_batch_of_a_partition_is_sent_alone_in_each_transaction():
+    """Until it is acknowledged nobody knows that the leader takes batches of this transaction, and in which order."""
+    transport = ScriptedTransport(ModelBroker(1, []).answer)
+    flow = flow_for()
+    for _ in range(2):
+        flow.begin_transaction()
+        for _ in range(4):
+            flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+        before = transport.names().count("Produce")
+        while transport.names().count("Produce") == before:
+            transport.run(flow.step())
+        assert transport.names().count("Produce") == before + 1
+        transport.run(flow.step())
+        assert transport.names().count("Produce") == before + 4
+        drain(flow, transport)
