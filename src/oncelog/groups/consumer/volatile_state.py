@@ -6,6 +6,15 @@ After a restart every member has its whole time again, and the topics are looked
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class SeenTopics(NamedTuple):
+    """The topics that the regular expressions of a group have been compared with, and when."""
+
+    version: int
+    steady_ms: float
+    names: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -15,7 +24,7 @@ class VolatileState:
     `sessions`: until when a member has to be heard from. `joins` and `syncs`: until when a member of the classic
     protocol has to join again, and to ask for its assignment. `revocations`: until when it has to have given up what is
     another's. `seen`: the version of the topics that the group has been compared with, and the epoch that came of it.
-    `regexes_seen`: the version of the topics that the regular expressions have been compared with, and when.
+    `regexes_seen`: what its regular expressions have been compared with.
 
     A decision works on a copy, which takes the place of the original once the records of the decision are replayed.
     """
@@ -25,7 +34,7 @@ class VolatileState:
     syncs: dict[str, float] = field(default_factory=dict)
     revocations: dict[str, float] = field(default_factory=dict)
     seen: tuple[int, int] | None = None
-    regexes_seen: tuple[int, float] | None = None
+    regexes_seen: SeenTopics | None = None
 
     def copy(self) -> VolatileState:
         return VolatileState(
