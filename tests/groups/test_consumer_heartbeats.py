@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
+from oncelog.coordination.regex import matching
 from oncelog.groups import CommitContext, ConsumerLimits, encode
 from oncelog.groups.consumer.member import Progress
 from oncelog.groups.consumer.records import CurrentAssignmentRecord
@@ -73,6 +75,51 @@ def test_pattern_that_is_none_is_refused_whoever_else_has_a_good_one() -> None:
     assert groups.join("a", topics=None, regex="t.*").error is ErrorCode.none
     assert groups.join("b", topics=None, regex="t(").error is ErrorCode.invalid_regular_expression
     assert groups.join("b", topics=None, regex="t.*").error is ErrorCode.none
+
+
+def test_patterns_are_compared_with_each_topic_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group may have as many patterns as members, and a broker ten thousand topics: nobody else is served meanwhile."""
+    compared: list[int] = []
+
+    def counted(regex: str, names: Iterable[str]) -> frozenset[str]:
+        listed = list(names)
+        compared.append(len(listed))
+        return matching(regex, listed)
+
+    monkeypatch.setattr("oncelog.groups.consumer.group_change.matching", counted)
+    groups = ConsumersInMemory()
+    for number in range(100):
+        groups.topics.make(f"t{number}", 1)
+    patterns = [f"(t.*){{1,{count}}}" for count in range(1, 6)]
+    for number, regex in enumerate(patterns):
+        groups.join(f"m{number}", topics=None, regex=regex)
+    assert set(compared) == {100}
+    compared.clear()
+    groups.topics.make("t-new", 1)
+    groups.topics.make("other", 1)
+    groups.topics.delete("t5")
+    groups.advance(INTERVAL_MS)
+    groups.join("m0", topics=None, regex=patterns[0])
+    assert set(compared) == {2}
+    assert groups.group is not None
+    expected = {f"t{number}" for number in range(100) if number != 5} | {"t-new"}
+    assert {regex: set(found.topics) for regex, found in groups.group.regexes.items()} == dict.fromkeys(
+        patterns, expected
+    )
+
+
+def test_topic_that_comes_and_goes_between_two_looks_matches_no_more() -> None:
+    groups = ConsumersInMemory()
+    groups.topics.make("t", 1)
+    groups.join("a", topics=None, regex="t.*")
+    groups.topics.make("t-short", 1)
+    groups.join("b", topics=None, regex="t(-.*)?")
+    groups.topics.delete("t-short")
+    groups.topics.make("t-long", 1)
+    groups.advance(INTERVAL_MS)
+    groups.join("a", topics=None, regex="t.*")
+    assert groups.group is not None
+    assert {tuple(sorted(found.topics)) for found in groups.group.regexes.values()} == {("t", "t-long")}
 
 
 def test_full_group_takes_nobody_new_and_keeps_those_it_has() -> None:

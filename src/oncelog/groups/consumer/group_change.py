@@ -28,7 +28,7 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.topics import ids_of, metadata_hash
-from oncelog.groups.consumer.volatile_state import VolatileState
+from oncelog.groups.consumer.volatile_state import SeenTopics, VolatileState
 from oncelog.groups.consumer_limits import ConsumerLimits
 from oncelog.groups.timestamps import Timestamps
 from oncelog.groups.topics import KnownTopics
@@ -136,22 +136,37 @@ class GroupChange:
     def _must_match_again(self) -> bool:
         if not self._regexes:
             return False
-        version, steady_ms = self.live.regexes_seen or (None, float("-inf"))
-        return version != self._topics.version and self._now.steady_ms >= steady_ms + REGEX_INTERVAL_MS
+        seen = self.live.regexes_seen
+        if seen is None:
+            return True
+        return seen.version != self._topics.version and self._now.steady_ms >= seen.steady_ms + REGEX_INTERVAL_MS
 
     def _match_topics(self) -> None:
-        """Find the topics of regular expressions that are new, or of all if there are other topics now."""
+        """Find the topics of regular expressions that are new, or of all if there are other topics now.
+
+        Those that were compared already are compared with new topics alone: a group may have as many as members.
+        """
         used = {regex for member in self._members.values() if (regex := member.subscription.regex)}
-        if is_due := self._must_match_again():
-            self.live.regexes_seen = self._topics.version, self._now.steady_ms
+        is_due = self._must_match_again()
+        if not is_due and used <= self._regexes.keys():
+            return
+        names = frozenset(topic.name for topic in self._topics)
+        seen = self.live.regexes_seen
+        if is_due:
+            self.live.regexes_seen = SeenTopics(self._topics.version, self._now.steady_ms, names)
+        unseen = names if seen is None else names - seen.names
         for regex in sorted(used):
             known = self._regexes.get(regex)
-            if known is None or is_due:
-                found = matching(regex, (topic.name for topic in self._topics))
-                if known is None or known.topics != found:
-                    resolved = ResolvedRegex(found, self._topics.version, self._now.wall_ms)
-                    self._regexes[regex] = resolved
-                    self._write(RegexRecord(self._group.name, regex, resolved, self._now.wall_ms))
+            if known is None:
+                found = matching(regex, names)
+            elif is_due:
+                found = known.topics & names | matching(regex, unseen)
+            else:
+                continue
+            if known is None or known.topics != found:
+                resolved = ResolvedRegex(found, self._topics.version, self._now.wall_ms)
+                self._regexes[regex] = resolved
+                self._write(RegexRecord(self._group.name, regex, resolved, self._now.wall_ms))
 
     def _hash(self) -> int:
         return metadata_hash(self._topics, subscribed_topics(self._members.values(), self._regexes))

@@ -8,6 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class SeenTopics(NamedTuple):
+    """The topics that the regular expressions of a group have been compared with, and when."""
+
+    version: int
+    steady_ms: float
+    names: frozenset[str]
 
 from oncelog.coordination.draft import Draft
 
@@ -58,7 +67,7 @@ class VolatileState:
     """`sessions`: until when a member has to be heard from. `joins` and `syncs`: until when a member of the classic
     protocol has to join again, and to ask for its assignment. `revocations`: until when it has to have given up what is
     another's. `seen`: the version of the topics that the group has been compared with, and the epoch that came of it.
-    `regexes_seen`: the version of the topics that the regular expressions have been compared with, and when.
+    `regexes_seen`: what its regular expressions have been compared with.
 
     A decision works on a draft, which takes the place of the original once the records of the decision are replayed.
     """
@@ -68,7 +77,7 @@ class VolatileState:
     syncs: Deadlines = field(default_factory=Deadlines)
     revocations: Deadlines = field(default_factory=Deadlines)
     seen: tuple[int, int] | None = None
-    regexes_seen: tuple[int, float] | None = None
+    regexes_seen: SeenTopics | None = None
 
     def draft(self) -> VolatileState:
         return VolatileState(
