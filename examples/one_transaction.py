@@ -145,7 +145,11 @@ def main() -> None:
     parser.add_argument("step", choices=STEPS)
     parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
     chosen = parser.parse_args()
-    with closing(Conversation(chosen.bootstrap_server)) as broker:
+    try:
+        conversation = Conversation(chosen.bootstrap_server)
+    except ConnectionError as error:
+        parser.error(f"there is no broker at {chosen.bootstrap_server}: {error}")
+    with closing(conversation) as broker:
         if not broker.producer and chosen.step not in ("1", "2"):
             parser.error(f"{ID} has no producer id yet: step 2 comes first")
         STEPS[chosen.step](broker)

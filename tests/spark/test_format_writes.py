@@ -114,9 +114,14 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(spark, refused, 
     assert refused.end() == 0
 
 
-def test_a_topic_is_not_overwritten(spark, refused):
-    with pytest.raises(Exception, match="a topic is not overwritten"):
-        refused.write(frame(spark, 10), mode="overwrite")
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("overwrite", "a topic is not overwritten"), ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE")],
+)
+def test_records_are_appended_to_a_topic_and_no_other_mode_is_taken(spark, refused, mode, words):
+    """What is said where no mode is, which Spark takes for errorifexists, is Spark's own."""
+    with pytest.raises(Exception, match=words):
+        refused.write(frame(spark, 10), mode=mode)
 
 
 def test_records_that_cannot_be_written_go_to_the_dead_letter_topic(spark, log, writes):
