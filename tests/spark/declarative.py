@@ -19,9 +19,9 @@ name: tested
 storage: file://{directory}/storage
 libraries:
   - glob:
-      include: {definitions}
+      include: declared_flows.py
 configuration:
-  {setting}
+  flows.plan: {directory}/plan.json
 """
 SECONDS_MAX = 400
 
@@ -29,13 +29,12 @@ SECONDS_MAX = 400
 class Project:
     """A directory with a spec file and definitions. A run has a process group of its own."""
 
-    def __init__(self, directory: Path, definitions: Path, setting: str, *conf: str) -> None:
-        """`setting` is a line of the spec's configuration; `conf` are settings of Spark for the whole process."""
+    def __init__(self, directory: Path, definitions: Path, spec: str, *conf: str) -> None:
+        """`spec` is the text of the spec file; `conf` are settings of Spark for the whole process."""
         java = requirements.java()
         self.directory = directory
         directory.mkdir()
         shutil.copy(definitions, directory)
-        spec = SPEC.format(directory=directory, definitions=definitions.name, setting=setting)
         (directory / "spark-pipeline.yml").write_text(spec)
         program = Path(sys.executable).parent / "spark-pipelines"
         self._command = [str(program)]
@@ -97,7 +96,7 @@ class FlowsProject(Project):
     """One whose sinks and flows are described: see `declared_flows`."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(directory, FLOWS, f"flows.plan: {directory}/plan.json")
+        super().__init__(directory, FLOWS, SPEC.format(directory=directory))
         self._sinks: dict[str, dict[str, str]] = {}
         self._flows: list[dict[str, object]] = []
 

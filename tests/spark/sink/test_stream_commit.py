@@ -9,8 +9,9 @@ import pytest
 
 from oncelog.client import TopicPartition
 from oncelog.client.topic_values import PartitionDescription, TopicDescription
+from oncelog.spark.checkpoint import CheckpointError
 from oncelog.spark.offsets import to_json, to_tree
-from oncelog.spark.sink.stream_commit import own_sources
+from oncelog.spark.sink.stream_commit import commit_micro_batch, own_sources, stream_settings
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 EVERY = {A0: 4, A1: 5, B0: 6}
@@ -37,6 +38,20 @@ def test_source_is_of_the_cluster_that_has_all_of_its_partitions_and_not_only_so
     assert own_sources(told, described(*EVERY)) == {0, 1, 2}
     assert own_sources(told, described(*there)) == {1}
     assert own_sources(["{}", *told], described()) == frozenset()
+
+
+def test_checkpoint_that_a_relative_path_does_not_lead_to_is_refused_with_the_directory_it_was_looked_for_in(
+    tmp_path, monkeypatch
+):
+    """Over Spark Connect Python works in a directory of the session, and not in the server's."""
+    monkeypatch.chdir(tmp_path)
+    for location, words in (
+        ("there", f"seen from {tmp_path}.*absolute path"),
+        (str(tmp_path / "there"), "in an object store"),
+    ):
+        arguments = {"topic": "out", "bootstrap_servers": "localhost", "checkpoint_location": location}
+        with pytest.raises(CheckpointError, match=words):
+            commit_micro_batch(stream_settings(arguments), [], 0)
 
 
 def test_one_topic_of_several_that_is_there_by_its_id_is_enough():

@@ -7,6 +7,7 @@ record: a query may go from one to the other with its checkpoint, its transactio
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -132,6 +133,11 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
 
 def _query_id(files: CheckpointFiles, checkpoint: str) -> str:
     text = files.read(QUERY_METADATA)
+    if text is None and not os.path.isabs(checkpoint):
+        raise CheckpointError(
+            f"there is no checkpoint in {checkpoint}, seen from {os.getcwd()}: over Spark Connect this process works in another "
+            "directory than the driver. Give checkpointLocation as an absolute path"
+        )
     if text is None:
         raise CheckpointError(
             f"there is no checkpoint in {checkpoint} on the driver's machine. If it is on HDFS or in an object store, use "
