@@ -11,6 +11,7 @@ from bench.groups import ManyGroupsProgram, RebalanceProgram
 from bench.guarantees import FormatProgram, GuaranteesProgram
 from bench.large_answers import EagerReadersProgram, UnreadAnswersProgram
 from bench.memory import MemoryProgram
+from bench.partitions import PartitionsProgram
 from bench.produce_consume import ProduceConsumeProgram
 from bench.program import main
 from bench.spark import SparkProgram
@@ -36,5 +37,6 @@ main(
         ArrowProgram,
         SparkProgram,
         TriggersProgram,
+        PartitionsProgram,
     ]
 )

@@ -158,7 +158,7 @@ def run_job(job: Job) -> dict[str, float]:
     return found
 
 
-def fill(bootstrap_servers: str, topic: str, records: int) -> None:
+def fill(bootstrap_servers: str, topic: str, records: int, partitions: int = PARTITIONS) -> None:
     """JSON documents of `RECORD_BYTES`, each with a key of ten digits, the same number in every partition."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "batch.size": 262_144, "log_level": 0}
@@ -167,7 +167,7 @@ def fill(bootstrap_servers: str, topic: str, records: int) -> None:
     for number in range(records):
         while True:
             try:
-                producer.produce(topic, _document(number, padding), f"{number:010d}", number % PARTITIONS)
+                producer.produce(topic, _document(number, padding), f"{number:010d}", number % partitions)
                 break
             except BufferError:
                 producer.poll(0.05)
@@ -183,7 +183,7 @@ def _document(number: int, padding: str) -> str:
     )
 
 
-def count(bootstrap_servers: str, topic: str) -> int:
+def count(bootstrap_servers: str, topic: str, partitions: int = PARTITIONS) -> int:
     """How many records a read_committed consumer finds."""
     consumer = Consumer(
         {
@@ -194,9 +194,9 @@ def count(bootstrap_servers: str, topic: str) -> int:
             "enable.partition.eof": True,
         }
     )
-    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
     found, ended = 0, set()
-    while len(ended) < PARTITIONS:
+    while len(ended) < partitions:
         for message in consumer.consume(10_000, 1):
             if message.error() is None:
                 found += 1

@@ -46,6 +46,7 @@ def rows(spark: Any, lane: dict[str, Any]) -> Any:
         "kafka.bootstrap.servers": lane["servers"],
         "subscribe": lane["source"],
         "startingOffsets": "earliest",
+        "maxPartitions": str(lane["tasks_max"]),
         **({} if lane["form"] == Form.STATEFUL.value else {"maxOffsetsPerTrigger": str(lane["offsets_max"])}),
     }
     found = spark.readStream.format("oncelog").options(**options).load()

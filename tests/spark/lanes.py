@@ -171,6 +171,7 @@ class Lane:
         self._flag = directory / f"{self.name}.flag"
         self._checkpoint = directory / self.name
         self._random = random.Random(f"{seed} {self.name}")
+        self._tasks_max = self._random.randint(1, PARTITIONS)
         self._producer = self._new_producer()
         self._written = 0
 
@@ -186,6 +187,7 @@ class Lane:
             "mode": self.kind.mode,
             "form": self.kind.form.value,
             "offsets_max": OFFSETS_MAX,
+            "tasks_max": self._tasks_max,
             # Where tasks send, killing the worker that sends is worse.
             "flag": str(self._flag) if self.kind.mode == "driver-pump" and not self.kind.stateful else "",
         }

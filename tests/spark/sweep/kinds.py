@@ -34,7 +34,10 @@ ROCKS_DB = {
 
 
 class Readers:
-    """Makes streaming DataFrames of key, value and at. `far` is another cluster."""
+    """Makes streaming DataFrames of key, value and at. `far` is another cluster.
+
+    One task reads both partitions of topic a; those of topic b have a task each.
+    """
 
     def __init__(self, spark: Any, servers: str, far_servers: str) -> None:
         self.spark = spark
@@ -46,6 +49,7 @@ class Readers:
             "subscribe": topics,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(OFFSETS_MAX),
+            **({"maxPartitions": "1"} if topics == A else {}),
         }
         rows = self.spark.readStream.format("oncelog").options(**options).load()
         return rows.selectExpr(
