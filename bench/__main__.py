@@ -17,7 +17,7 @@ from bench.program import main
 from bench.spark import SparkProgram
 from bench.start import StartProgram
 from bench.transactions import TransactionsProgram
-from bench.triggers import TriggersProgram
+from bench.triggers import LargerTriggersProgram, TriggersProgram
 
 main(
     [
@@ -37,6 +37,7 @@ main(
         ArrowProgram,
         SparkProgram,
         TriggersProgram,
+        LargerTriggersProgram,
         PartitionsProgram,
     ]
 )

@@ -158,12 +158,14 @@ def run_job(job: Job) -> dict[str, float]:
     return found
 
 
-def fill(bootstrap_servers: str, topic: str, records: int, partitions: int = PARTITIONS) -> None:
-    """JSON documents of `RECORD_BYTES`, each with a key of ten digits, the same number in every partition."""
+def fill(
+    bootstrap_servers: str, topic: str, records: int, partitions: int = PARTITIONS, record_bytes: int = RECORD_BYTES
+) -> None:
+    """JSON documents of `record_bytes`, each with a key of ten digits, the same number in every partition."""
     producer = Producer(
         {"bootstrap.servers": bootstrap_servers, "linger.ms": 20, "batch.size": 262_144, "log_level": 0}
     )
-    padding = "x" * (RECORD_BYTES - len(_document(0, "")))
+    padding = "x" * (record_bytes - len(_document(0, "")))
     for number in range(records):
         while True:
             try:
