@@ -1,4 +1,4 @@
-"""What a broker's log says of the offsets of a group."""
+"""Lines of a broker's log about the offsets of a group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's log says of transactional ids, and that nobody pays for it where it says less."""
+"""Lines of a broker's log about transactional ids, and that nobody pays for it where it says less."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no command prints: passwords of settings, and what SCRAM's passwords can be guessed from."""
+"""The secrets that no command prints: passwords of settings, and what SCRAM's passwords can be guessed from."""
 
 from __future__ import annotations
 

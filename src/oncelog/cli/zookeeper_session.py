@@ -1,4 +1,4 @@
-"""What a command does in a session with the ZooKeeper of a cluster, from the start of the session to its end."""
+"""A session with the ZooKeeper of a cluster, for as long as a command has something to ask."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_kazoo(command: str) -> None:
 
 
 def in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]) -> T | None:
-    """What comes of the work; None where the session ended under it.
+    """Return what comes of the work; None where the session ended under it.
 
     Raises the work's CommandError, and one where there is no ZooKeeper.
     """

@@ -1,14 +1,13 @@
-"""What a broker's log says of the records of a group: a line for what has become of its members, and one for its offsets."""
+"""Lines of a broker's log about the records of a group: what has become of its members, and its offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oncelog.coordination.wording import first_of
 from oncelog.groups.offset_records import OffsetRecord
 from oncelog.groups.records import GroupRecord
 from oncelog.records import NO_PRODUCER_ID
-
-NAMED_MAX = 3
 
 
 def news_of(records: Sequence[GroupRecord], producer_id: int = NO_PRODUCER_ID) -> Iterator[str]:
@@ -20,11 +19,6 @@ def news_of(records: Sequence[GroupRecord], producer_id: int = NO_PRODUCER_ID) -
     if committed:
         is_pending = producer_id != NO_PRODUCER_ID
         how = f"part of the transaction of producer id {producer_id}" if is_pending else "committed"
-        yield f"offsets are {how}: {_first(committed)}"
+        yield f"offsets are {how}: {first_of(committed)}"
     if forgotten:
-        yield f"offsets are forgotten: {_first(forgotten)}"
-
-
-def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
+        yield f"offsets are forgotten: {first_of(forgotten)}"

@@ -1,17 +1,16 @@
-"""What a broker's log says of a record of the transaction log."""
+"""A line of a broker's log about a record of the transaction log."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
+from oncelog.coordination.wording import first_of
 from oncelog.transactions.records import TransactionRecord
 from oncelog.transactions.state import DECIDED, ONGOING, PREPARE_COMMIT, TopicPartition, TransactionMetadata
 
-NAMED_MAX = 3
-
 
 def news(before: TransactionMetadata | None, record: TransactionRecord) -> str | None:
-    """What the transactional id does that it did not do `before`; None where its transaction is what it was."""
+    """Say what the transactional id does that it did not do `before`; None where its transaction is what it was."""
     after = record.metadata
     if after is None:
         return None
@@ -31,6 +30,4 @@ def news(before: TransactionMetadata | None, record: TransactionRecord) -> str |
 
 
 def _named(partitions: Collection[TopicPartition]) -> str:
-    names = [f"{topic}-{index}" for topic, index in sorted(partitions)[:NAMED_MAX]]
-    more = f" and {len(partitions) - NAMED_MAX} more" if len(partitions) > NAMED_MAX else ""
-    return ", ".join(names) + more
+    return first_of([f"{topic}-{index}" for topic, index in sorted(partitions)])

@@ -49,7 +49,7 @@ class Needs(Protocol):
 
 
 class _Seen(NamedTuple):
-    """What the log says of a group when it is another. Members of a consumer group have records, which say more of them."""
+    """A group as the log tells of it. Members of a consumer group are left out: they have records, which say more of them."""
 
     state: str
     member_count: int

@@ -1,4 +1,4 @@
-"""What is in the files that a data directory has once: the journal, the write-ahead log, checkpoints, meta.properties."""
+"""Rows of the files that a data directory has once: the journal, the write-ahead log, checkpoints, meta.properties."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class WantedTopics:
         return bool(self.names or self.pattern is not None or self.broker_regex)
 
     def matching(self, topics: Iterable[TopicDescription], *, exclude_internal: bool) -> frozenset[str]:
-        """Those of these that the client's pattern matches, from the first character of the name to the last."""
+        """The topics that the client's pattern matches, from the first character of the name to the last."""
         assert self.pattern is not None, "only a pattern of the client's is compared here"
         return frozenset(
             topic.name
@@ -50,7 +50,7 @@ NO_TOPICS = WantedTopics()
 
 
 def wanted_topics(topics: Iterable[str] | None, pattern: TopicPattern | None, protocol: GroupProtocol) -> WantedTopics:
-    """What a user subscribes to. Raises TypeError or ValueError for what is neither names that topics can have nor a pattern."""
+    """Read what a user gives. Raises TypeError or ValueError for what is neither names that topics can have nor a pattern."""
     if topics is not None and pattern is not None:
         raise ValueError("subscribe takes topics or a pattern, not both")
     if pattern is None:
@@ -87,7 +87,9 @@ def _compiled(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
         except re.error as error:
             raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
     if not isinstance(pattern, re.Pattern) or not isinstance(pattern.pattern, str):
-        raise TypeError(f"a pattern is a str, a re.Pattern of str or a SubscriptionPattern, and {pattern!r} is neither")
+        raise TypeError(
+            f"a pattern is a str, a re.Pattern of str or a SubscriptionPattern, and {pattern!r} is none of them"
+        )
     return pattern
 
 

@@ -118,7 +118,7 @@ class TargetEpochRecord:
 
     @property
     def news(self) -> str | None:
-        """What the broker's log says of it."""
+        """The line of the broker's log about it."""
         return None if self.epoch is None else f"what its members are to have is assigned for epoch {self.epoch}"
 
 
@@ -139,7 +139,7 @@ class CurrentAssignmentRecord:
 
     @property
     def news(self) -> str | None:
-        """What the broker's log says of it."""
+        """The line of the broker's log about it."""
         if self.progress is None:
             return None
         revoking = len(self.progress.revoking)
