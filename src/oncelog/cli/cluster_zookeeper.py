@@ -25,7 +25,7 @@ FACTS = ("version", "bytes", "children", "created", "czxid", "modified", "mzxid"
 """ZooKeeper's names. `session` is the one that an ephemeral znode lives as long as."""
 
 
-class Znode(NamedTuple):
+class ReadZnode(NamedTuple):
     path: str
     data: bytes
     stat: Stat
@@ -64,9 +64,9 @@ def zookeeper(
         print_table(("child", *FACTS), [{"child": _name(one), **_facts(one.stat, one.data)} for one in found[1:]])
 
 
-async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[Znode]:
+async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[ReadZnode]:
     """The znode and, behind it, its children or all that is below it. What is deleted meanwhile is left out."""
-    found: list[Znode] = []
+    found: list[ReadZnode] = []
     level = [path]
     while level:
         read = await _read_all(client, level)
@@ -77,22 +77,22 @@ async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[Znode]
     return sorted(found, key=lambda one: one.path.split("/")) if recursive else found
 
 
-async def _read_all(client: ZooKeeper, paths: list[str]) -> list[Znode]:
+async def _read_all(client: ZooKeeper, paths: list[str]) -> list[ReadZnode]:
     from oncelog.broker.cluster.asking import read_each
     from oncelog.zookeeper.session import Children, Data, GetChildren, GetData, ZooKeeperError
 
     data = await read_each(client, [GetData(path) for path in paths])
     children = await read_each(client, [GetChildren(path) for path in paths])
-    found: list[Znode] = []
+    found: list[ReadZnode] = []
     for path, has, below in zip(paths, data, children, strict=True):
         if has is ZooKeeperError.NO_AUTH:
             raise CommandError(f"ZooKeeper lets nobody read {path} without a log-in", ExitStatus.REFUSED)
         if isinstance(has, Data) and isinstance(below, Children):
-            found.append(Znode(path, has.data, has.stat, below.names))
+            found.append(ReadZnode(path, has.data, has.stat, below.names))
     return found
 
 
-def _name(one: Znode) -> str:
+def _name(one: ReadZnode) -> str:
     return one.path.rpartition("/")[2]
 
 
@@ -127,12 +127,12 @@ def readable(path: str, data: bytes) -> object:
     return HIDDEN if is_a_users and value is not None and not isinstance(value, dict) else without_secrets(value)
 
 
-def _json(one: Znode) -> dict[str, object]:
+def _json(one: ReadZnode) -> dict[str, object]:
     facts = {name: fact for name, fact in _facts(one.stat, one.data).items() if name != "children"}
     return {"path": one.path, "data": readable(one.path, one.data), **facts, "children": list(one.children)}
 
 
-def _print(one: Znode) -> None:
+def _print(one: ReadZnode) -> None:
     print_table(FACTS, [_facts(one.stat, one.data)], title=one.path)
     value = readable(one.path, one.data)
     if value is not None:

@@ -18,6 +18,7 @@ class SeenTopics(NamedTuple):
     steady_ms: float
     names: frozenset[str]
 
+
 from oncelog.coordination.draft import Draft
 
 
