@@ -420,3 +420,16 @@ def test_transaction_that_waits_for_the_one_before_names_the_partitions_without_
     with pytest.raises(TransactionFailed, match="CONCURRENT_TRANSACTIONS") as raised:
         coordinator.transport.run(coordinator.session.add_partitions([PARTITION]))
     assert str(raised.value).partition("; the")[2] == waits.removeprefix("the")
+
+
+def test_end_of_the_last_transaction_is_waited_for_once_and_not_where_there_was_none():
+    coordinator = Coordinator(EndTxn=[answered(0)])
+    asked = coordinator.transport.requests
+    asked.clear()
+    coordinator.transport.run(coordinator.session.await_end())
+    assert asked == []
+    coordinator.end(commit=True)
+    asked.clear()
+    for _ in range(2):
+        coordinator.transport.run(coordinator.session.await_end())
+    assert coordinator.transport.names() == ["InitProducerId"]

@@ -196,6 +196,26 @@ def test_deleted_log_is_neither_written_nor_read_where_another_has_its_name() ->
     assert b"old" not in on.read_all()
 
 
+def test_log_whose_disk_has_failed_is_neither_written_nor_read_any_more() -> None:
+    on = LogOnMemoryDisk()
+    on.produce(b"x")
+    on.log.abandon()
+    with pytest.raises(AssertionError, match="was deleted"):
+        on.log.append_marker(ControlType.ABORT, 1, 0, 0, 2, START_MS)
+    with pytest.raises(AssertionError, match="was deleted"):
+        on.log.read(0, 1, 1)
+    assert on.disk.open_files == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_log_that_is_closed_holds_no_file_open(*, clean: bool) -> None:
+    on = LogOnMemoryDisk(LogConfig(segment_bytes=1000))
+    for _ in range(20):
+        on.produce(bytes(232))
+    on.log.close(clean=clean)
+    assert on.disk.open_files == 0
+
+
 def test_idle_log_holds_no_file_open() -> None:
     on = LogOnMemoryDisk(LogConfig(segment_bytes=1000))
     assert on.disk.open_files == 0

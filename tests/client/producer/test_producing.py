@@ -17,7 +17,8 @@ from oncelog.client.errors import (
     TransactionFailed,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.producer.lanes import OutgoingBatch
+from oncelog.client.producer import producing
+from oncelog.client.producer.lanes import OutgoingBatch, Written
 from oncelog.client.producer.producing import IN_FLIGHT_MAX, NO_PRODUCER, ProduceFlow
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import Record, build_batch, decode_batch, next_sequence, read_header
@@ -591,3 +592,25 @@ def test_first_batch_of_a_partition_is_sent_alone_in_each_transaction():
         transport.run(flow.step())
         assert transport.names().count("Produce") == before + 4
         drain(flow, transport)
+
+
+@pytest.mark.parametrize(("left_bytes", "requests"), [(0, 1), (-1, 2)])
+def test_request_takes_batches_of_several_partitions_up_to_its_limit(monkeypatch, left_bytes, requests):
+    sizes = [len(batch(b"value")) for _ in range(2)]
+    monkeypatch.setattr(producing, "REQUEST_BYTES_MAX", sum(sizes) + left_bytes)
+    broker = ModelBroker(2, [])
+    transport = ScriptedTransport(broker.answer)
+    flow = flow_for()
+    for number in range(2):
+        flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
+    drain(flow, transport)
+    assert transport.names().count("Produce") == requests
+    assert broker.logs == {0: [b"value"], 1: [b"value"]}
+
+
+def test_nothing_was_written_where_nothing_was_acknowledged():
+    transport = ScriptedTransport(ModelBroker(1, ["refuse"]).answer)
+    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, retries=0)
+    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(flow, transport)
+    assert flow.written() == {TopicPartition(TOPIC, 0): Written(0, 0, 0, -1, -1)}
