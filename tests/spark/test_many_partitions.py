@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -81,14 +82,34 @@ def test_limits_on_tasks_keep_each_record_once(log, topic):
         assert len(tasks) <= 60 or "maxRecordsPerPartition" in options
 
 
-def test_small_partitions_are_few_arrow_batches_and_few_fetches(log, topic, monkeypatch):
+def test_small_partitions_come_together_and_as_often_as_they_are_fetched_together(log, topic, monkeypatch):
+    reader = reader_of(log, topic, maxPartitions="1", includeHeaders="true")
+    (task,) = reader.partitions()
+    (together,) = reader.read(task)
+    assert [found[0]["value"] for found in together["headers"].to_pylist()] == together["key"].to_pylist()
     monkeypatch.setattr(reading, "AHEAD_PARTITIONS", 7)
+    monkeypatch.setattr(reading, "JOINED_BYTES", 1)
+    apart = list(reader.read(task))
+    assert len(apart) > 10
+    assert pa.Table.from_batches(apart).equals(pa.Table.from_batches([together]))
+
+
+def test_two_reads_of_one_process_do_not_disturb_each_other(log, topic, monkeypatch):
+    """Neither where Spark has rows enough before a task's end."""
+    monkeypatch.setattr(reading, "JOINED_BYTES", 1)
     reader = reader_of(log, topic, maxPartitions="1")
     (task,) = reader.partitions()
-    assert len(list(reader.read(task))) == 1
-    several = [row for row in rows_of(reader, task) if row[1] < 14]
-    monkeypatch.undo()
-    assert several == [row for row in rows_of(reader, task) if row[1] < 14]
+    whole = rows_of(reader, task)
+    for _ in range(2):
+        first = reader.read(task)
+        begun = next(first)
+        assert rows_of(reader, task) == whole
+        rest = sum(batch.num_rows for batch in first)
+        assert begun.num_rows + rest == len(whole)
+        abandoned = reader.read(task)
+        next(abandoned)
+        abandoned.close()
+        assert rows_of(reader, task) == whole
 
 
 def delete_first_records(log, topic):

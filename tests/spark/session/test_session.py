@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.spark.session import session
+from oncelog.spark.session.cores import CORES_VARIABLE, session_cores
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 
@@ -55,6 +56,24 @@ def test_what_helps_on_one_machine_is_not_set_for_a_cluster(master: str | None) 
 def test_java_that_starts_the_python_processes_is_told_one_thread(spark: SparkSession) -> None:
     seen = spark.sparkContext._jvm.java.lang.System.getenv(session.THREADS_VARIABLE)
     assert seen == os.environ.get(session.THREADS_VARIABLE, "1")
+
+
+def test_processes_that_plan_are_told_how_many_tasks_a_local_session_runs_at_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert spark.sparkContext._jvm.java.lang.System.getenv(CORES_VARIABLE) == "2"
+    for master, cores in (("local", "1"), ("local[3]", "3"), ("local[5,2]", "5"), ("local[*]", str(os.cpu_count()))):
+        environment = session.planner_environment(master)
+        assert environment[CORES_VARIABLE] == cores
+        monkeypatch.setenv(CORES_VARIABLE, cores)
+        assert session_cores() == int(cores)
+    monkeypatch.delenv(CORES_VARIABLE)
+    assert session_cores() == os.cpu_count()
+
+
+@pytest.mark.parametrize("master", [None, "spark://there:7077", "local-cluster[2,1,1024]"])
+def test_cores_of_a_cluster_are_nothing_that_the_driver_says(master: str | None) -> None:
+    assert CORES_VARIABLE not in session.planner_environment(master)
 
 
 @pytest.mark.parametrize(("given", "seen"), [(None, "1"), ("3", "3")])

@@ -81,8 +81,8 @@ class Output:
         if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
             return EncodedOutput(PumpedRows(encoded, partitions, self._pump, slots), partitions)
 
-        def lanes(slots: int) -> dict[int, int]:
-            return plan.lanes(sizes, topics.leaders, partitions, slots)
+        def lanes(tasks_max: int) -> dict[int, int]:
+            return plan.lanes(sizes, topics.leaders, partitions, tasks_max)
 
         return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes, slots), partitions)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -63,20 +64,51 @@ def _rows(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.
     # Loads compiled code, which the processes that only plan a read do without.
     from oncelog.records.arrow import batches_to_arrow
 
-    with WaitLog(f"no records from {settings.connection.bootstrap_servers}") as wait:
+    with WaitLog(f"no records from {settings.connection.bootstrap_servers}") as wait, _borrowed(settings) as fetcher:
         for first in range(0, len(wanted), AHEAD_PARTITIONS):
-            for reading in _begun(wanted[first : first + AHEAD_PARTITIONS], settings, wait):
+            together = wanted[first : first + AHEAD_PARTITIONS]
+            for part in together:
+                fetcher.read(part.partition, part.start, end_offset=part.end)
+            for part in together:
+                reading = _RangeReading(part, settings, fetcher, wait)
                 while (fetched := reading.fetch()) is not None:
                     yield from batches_to_arrow(
                         fetched.batches.chunks,
-                        reading.wanted.partition.topic,
-                        reading.wanted.partition.partition,
+                        part.partition.topic,
+                        part.partition.partition,
                         fetched.start,
-                        reading.wanted.end,
+                        part.end,
                         fetched.batches.aborted,
                         include_headers=settings.include_headers,
                         read_committed=settings.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
                     )
+            _stop_all(fetcher)
+
+
+@contextmanager
+def _borrowed(settings: ReadSettings) -> Iterator[Fetcher]:
+    """A fetcher that nobody else has meanwhile. One with which something went wrong is closed."""
+    fetcher = _fetchers.pop(settings, None) or open_fetcher(settings.connection, settings.fetch)
+    try:
+        yield fetcher
+    except GeneratorExit:
+        _give_back(settings, fetcher)  # Spark has rows enough
+        raise
+    except BaseException:
+        fetcher.close()
+        raise
+    _give_back(settings, fetcher)
+
+
+def _give_back(settings: ReadSettings, fetcher: Fetcher) -> None:
+    _stop_all(fetcher)
+    if _fetchers.setdefault(settings, fetcher) is not fetcher:
+        fetcher.close()
+
+
+def _stop_all(fetcher: Fetcher) -> None:
+    for partition in fetcher.partitions:
+        fetcher.stop(partition)
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -104,23 +136,11 @@ class _Fetched:
     start: int
 
 
-def _begun(wanted: Sequence[OffsetRange], settings: ReadSettings, wait: WaitLog) -> list[_RangeReading]:
-    """Have ranges read, and no others. Those that come first are asked for first."""
-    fetcher = _fetchers.get(settings)
-    if fetcher is None:
-        fetcher = _fetchers[settings] = open_fetcher(settings.connection, settings.fetch)
-    for left in fetcher.partitions:
-        fetcher.stop(left)
-    for part in wanted:
-        fetcher.read(part.partition, part.start, end_offset=part.end)
-    return [_RangeReading(part, settings, fetcher, wait) for part in wanted]
-
-
 class _RangeReading:
     """How far one range is read. What follows in the task is fetched meanwhile."""
 
     def __init__(self, wanted: OffsetRange, settings: ReadSettings, fetcher: Fetcher, wait: WaitLog) -> None:
-        self.wanted = wanted
+        self._wanted = wanted
         self._settings = settings
         self._fetcher = fetcher
         self._wait = wait
@@ -130,18 +150,14 @@ class _RangeReading:
     def fetch(self) -> _Fetched | None:
         """The next batches of the range; None at its end."""
         self._waited_since_ms = time.monotonic() * 1000
-        self._wait.begin(f"no records of {self.wanted.partition} from {self._settings.connection.bootstrap_servers}")
+        self._wait.begin(f"no records of {self._wanted.partition} from {self._settings.connection.bootstrap_servers}")
         try:
             return self._next()
-        except BaseException:
-            _fetchers.pop(self._settings, None)
-            self._fetcher.close()
-            raise
         finally:
             self._wait.end()
 
     def _next(self) -> _Fetched | None:
-        while self._position < self.wanted.end:
+        while self._position < self._wanted.end:
             start = self._position
             fetched = self._fetch()
             if fetched is None:
@@ -155,7 +171,7 @@ class _RangeReading:
     def _fetch(self) -> FetchedBatches | None:
         """What the next answer has; None where the position has moved instead."""
         try:
-            fetched = self._fetcher.take(self.wanted.partition)
+            fetched = self._fetcher.take(self._wanted.partition)
         except RetriesExhausted as error:
             connection = self._settings.connection
             raise NoAnswerError(connection.bootstrap_servers, connection.api_timeout_ms, error) from error
@@ -165,16 +181,16 @@ class _RangeReading:
         except BrokerRefused as refused:
             if refused.error is not ErrorCode.unknown_topic_or_partition:
                 raise
-            self._lose(f"{self.wanted.partition} is gone")
-            self._go_to(self.wanted.end)
+            self._lose(f"{self._wanted.partition} is gone")
+            self._go_to(self._wanted.end)
             return None
-        if not fetched.chunks and fetched.high_watermark < self.wanted.end and self._has_lost_its_end():
+        if not fetched.chunks and fetched.high_watermark < self._wanted.end and self._has_lost_its_end():
             return None
         return fetched
 
     def _has_lost_its_end(self) -> bool:
         """Ask where the log ends. A new leader names an earlier high watermark in a fetch until its followers have come."""
-        partition, end = self.wanted.partition, self.wanted.end
+        partition, end = self._wanted.partition, self._wanted.end
         with open_client(self._settings.connection) as client:
             found = client.end_offsets(
                 [partition], isolation_level=IsolationLevel.READ_UNCOMMITTED, at_least={partition: end}
@@ -187,35 +203,35 @@ class _RangeReading:
 
     def _restart_after_loss(self) -> None:
         """Go on where the log now starts, if the user has said that records may be missing."""
-        partition = self.wanted.partition
+        partition = self._wanted.partition
         self._lose(f"{partition} no longer has offset {self._position}")
         with open_client(self._settings.connection) as client:
             earliest = client.beginning_offsets([partition])[partition]
-        self._go_to(self.wanted.end if earliest <= self._position else min(earliest, self.wanted.end))
+        self._go_to(self._wanted.end if earliest <= self._position else min(earliest, self._wanted.end))
 
     def _go_to(self, position: int) -> None:
         self._position = position
-        self._fetcher.stop(self.wanted.partition)
-        if position < self.wanted.end:
-            self._fetcher.read(self.wanted.partition, position, end_offset=self.wanted.end)
+        self._fetcher.stop(self._wanted.partition)
+        if position < self._wanted.end:
+            self._fetcher.read(self._wanted.partition, position, end_offset=self._wanted.end)
 
     def _lose(self, what: str) -> None:
         if self._settings.fail_on_data_loss:
             raise DataLossError(
-                f"{what}, and {self.wanted.start} to {self.wanted.end} are to be read: records were deleted, or the "
+                f"{what}, and {self._wanted.start} to {self._wanted.end} are to be read: records were deleted, or the "
                 "topic was made anew. failOnDataLoss=false goes on without them"
             )
         logger.warning(
             "oncelog: %s, and %s to %s were to be read; what is gone is left out",
             what,
-            self.wanted.start,
-            self.wanted.end,
+            self._wanted.start,
+            self._wanted.end,
         )
 
     def _check_patience(self, last_stable_offset: int) -> None:
         if time.monotonic() * 1000 - self._waited_since_ms > self._settings.fetch.poll_timeout_ms:
             raise NoRecordsError(
-                f"no records of {self.wanted.partition} from offset {self._position} came in "
+                f"no records of {self._wanted.partition} from offset {self._position} came in "
                 f"{self._settings.fetch.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs); "
                 f"its last stable offset is {last_stable_offset}"
             )

@@ -87,7 +87,7 @@ class Fetcher(BlockingBase):
 
         Answers of the others are kept until they are taken, too, about twice `max_bytes` of each broker at most. There are
         no chunks when no record came within the fetcher's `max_wait_ms`. Raises OffsetOutOfRange, BrokerRefused or
-        RetriesExhausted.
+        RetriesExhausted. Where a signal's handler has raised, `read` has to say where to go on: what was taken may be lost.
         """
         return self._run(self._fetches.next_of(partition, self._settings.call_timeout_ms))
 
