@@ -90,6 +90,10 @@ class OncelogDataSource(Shipped, DataSource):
             return RefusedReader(str(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        with told_in_one_sentence(ValueError):
+            return self._writer(schema, overwrite)
+
+    def _writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError
         from oncelog.spark.sink.batch_write import write_settings
@@ -109,6 +113,10 @@ class OncelogDataSource(Shipped, DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
+        with told_in_one_sentence(ValueError):
+            return self._stream_writer(schema)
+
+    def _stream_writer(self, schema: StructType) -> DataSourceStreamWriter:
         from oncelog.spark.older_pyspark import HAS_STREAM_WRITER
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError

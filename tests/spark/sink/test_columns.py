@@ -86,3 +86,10 @@ def test_rows_of_the_source_are_passed_on_as_they_are():
 def test_any_other_column_is_refused_in_a_sentence(columns, topic, words):
     with pytest.raises(RowError, match=words):
         columns_to_write(schema(columns), topic)
+
+
+def test_column_that_is_there_twice_is_refused():
+    """As a join leaves it: which of the two is meant, nobody says."""
+    with pytest.raises(RowError, match="column value is there twice, and a record has one: rename or drop the other"):
+        columns_to_write(schema("key string, value string, value binary"), "t")
+    assert columns_to_write(schema("value string, offset bigint, offset bigint"), "t") == ["value"]

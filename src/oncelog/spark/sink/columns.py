@@ -37,6 +37,8 @@ def columns_to_write(schema: StructType, topic: str | None) -> list[str]:
     """
     kinds = {field.name: field.dataType for field in schema.fields}
     for name, allowed in COLUMNS.items():
+        if schema.names.count(name) > 1:
+            raise RowError(f"column {name} is there twice, and a record has one: rename or drop the other")
         if name in kinds and not isinstance(kinds[name], allowed):
             names = " or ".join(kind.typeName() for kind in allowed if kind is not NullType)
             raise RowError(f"column {name} is of type {kinds[name].simpleString()}, not {names}")
