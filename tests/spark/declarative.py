@@ -11,7 +11,10 @@ import sys
 import threading
 from pathlib import Path
 
+import pyspark
+
 from harness import requirements
+from oncelog.spark.session.spark_home import make_spark_home
 
 FLOWS = Path(__file__).with_name("declared_flows.py")
 SPEC = """
@@ -48,8 +51,9 @@ class Project:
             "SPARK_LOCAL_IP": "127.0.0.1",
             # Spark's server for the run takes any free port then, and not always 15002.
             "SPARK_TESTING": "1",
+            # A flow starts several Python processes, which compile PySpark anew where it comes from its archive of source.
+            "SPARK_HOME": str(make_spark_home(Path(pyspark.__file__).parent, directory / "spark-home")),
         }
-        self._environment.pop("SPARK_HOME", None)
         self._run: subprocess.Popen[bytes] | None = None
         self._log = directory / "said.txt"
 
