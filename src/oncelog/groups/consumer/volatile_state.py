@@ -10,6 +10,8 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from oncelog.coordination.draft import Draft
+
 
 class SeenTopics(NamedTuple):
     """The topics that the regular expressions of a group have been compared with, and when."""
@@ -17,9 +19,6 @@ class SeenTopics(NamedTuple):
     version: int
     steady_ms: float
     names: frozenset[str]
-
-
-from oncelog.coordination.draft import Draft
 
 
 class Deadlines:
