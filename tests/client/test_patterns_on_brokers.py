@@ -22,7 +22,7 @@ from oncelog.client import (
 from oncelog.wire import ErrorCode
 from tests.client.subscribing import KIP_848, QUICK, poll_until
 
-pytestmark = pytest.mark.drawn(2)
+pytestmark = pytest.mark.drawn(4)
 
 CLASSIC = {**QUICK, "assignors": ["range"]}
 COOPERATIVE = {**QUICK, "assignors": ["cooperative-sticky"]}
