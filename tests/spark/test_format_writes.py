@@ -287,7 +287,7 @@ def test_a_second_query_of_one_id_is_told_how_both_get_one(pipeline, tmp_path):
 
 
 def test_a_query_that_begins_anew_writes_everything_again_once_it_is_told_to(pipeline, tmp_path):
-    """As after spark-pipelines run --full-refresh, which leaves the topic as it is and makes a new checkpoint."""
+    """As after spark-pipelines run --full-refresh-all, which leaves the topic as it is and makes a new checkpoint."""
     rows = pipeline.rows().selectExpr(*UPPER)
     pipeline.run_format(**named(rows, "copy"))
     with pytest.raises(Exception, match=r"full refresh, say trust_checkpoint=True \(option trustCheckpoint\) once"):
