@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -76,8 +78,11 @@ class Pipeline:
 
 
 def start_spark(name: str, master: str) -> SparkSession:
-    """Start Spark, and say with which Java. Raises CommandError."""
-    spark = build_session(app_name=name, master=master, java=announce_java())
+    """Start Spark, and say with which Java and how long it took. Raises CommandError."""
+    java = announce_java()
+    started_s = time.monotonic()
+    spark = build_session(app_name=name, master=master, java=java)
+    print(f"Spark started in {time.monotonic() - started_s:.1f} s", file=sys.stderr)
     spark.sparkContext.setLogLevel("OFF")
     for logger in QUERY_LOGGERS:
         PySparkLogger.getLogger(logger).disabled = True
