@@ -43,8 +43,9 @@ $(READY): pyproject.toml | $(BIN)/python
 demo: $(READY)
 	$(BIN)/oncelog demo
 
+# Tests wait for processes half of the time: three of them keep two cores at work.
 test: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations=15 $(TESTS)
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations=15 $(TESTS)
 
 conformance: $(STAMP)
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadfile --no-loadscope-reorder -k "not apache" -r fE \
