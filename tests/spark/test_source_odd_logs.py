@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
-from oncelog.spark.offsets import from_tree
+from oncelog.spark.offsets import begins_of, from_tree
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.source.errors import NoAnswerError
@@ -70,9 +70,11 @@ def produce(log, topic, values, **settings):
 def test_an_empty_topic_has_no_rows_and_a_stream_of_it_waits(log, topic):
     assert rows(log, topic) == []
     reader = stream(log, topic)
-    start = reader.initialOffset()
-    assert start == reader.latestOffset(start, ReadAllAvailable())
-    assert from_tree(start) == {TopicPartition(topic, 0): 0}
+    first = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert from_tree(first) == begins_of(first) == {TopicPartition(topic, 0): 0}, (
+        "a checkpoint has where the query begins"
+    )
+    assert reader.latestOffset(first, ReadAllAvailable()) == first
 
 
 def test_aborted_data_alone_is_passed_over(log, topic):
@@ -222,8 +224,9 @@ def test_a_pattern_finds_what_spark_finds_and_no_internal_topic(log, client, top
 def test_a_pattern_that_finds_nothing_waits_for_topics(log, client):
     name = unique("later")
     reader = stream(log, name, subscribePattern=f"^{name}$")
-    start = reader.initialOffset()
-    assert start == reader.latestOffset(start, ReadAllAvailable()) == {}
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert from_tree(start) == begins_of(start) == {}
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
     client.create_topics([NewTopic(name, 1, 1)])
     topics.produce(log.bootstrap_servers, name, [("k", "v")])
     until(lambda: from_tree(reader.latestOffset(start, ReadAllAvailable())) == {TopicPartition(name, 0): 1})
