@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from unittest.mock import patch
@@ -293,3 +294,48 @@ def is_open(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+FAILS_AT_ITS_STOP = """
+import sys
+from unittest.mock import patch
+from oncelog.broker import BrokerCore
+from oncelog.environment import DiskError
+from oncelog.server.main import serve
+
+hand_over = BrokerCore.hand_over
+
+
+def fail(core):
+    core.fail(DiskError("/data/.lock was removed", "/data/.lock"))
+    return hand_over(core)
+
+
+with patch.object(BrokerCore, "hand_over", fail):
+    sys.exit(serve("127.0.0.1:0", sys.argv[1], {}))
+"""
+
+
+def test_disk_that_fails_when_the_broker_stops_is_told_and_the_stop_is_no_clean_one(tmp_path):
+    program = subprocess.Popen(
+        [sys.executable, "-c", FAILS_AT_ITS_STOP, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "is ready" in program.stdout.readline()
+    program.send_signal(signal.SIGTERM)
+    _, errors = program.communicate(timeout=60)
+    assert (program.returncode, errors) == (EXIT_FAILED, "/data/.lock was removed\n")
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+def test_disk_that_fails_when_a_broker_in_a_test_stops_is_told():
+    hand_over = BrokerCore.hand_over
+
+    def fail(core):
+        core.fail(DiskError("the disk is gone", "/data"))
+        return hand_over(core)
+
+    with pytest.raises(DiskError, match="the disk is gone"), patch.object(BrokerCore, "hand_over", fail), broker():
+        pass

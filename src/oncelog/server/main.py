@@ -74,8 +74,7 @@ async def _serve(listen: str | None, data_dir: str | None, settings: Mapping[str
     if not failure.done():
         failure.cancel()
         await broker.stop()
-        return EXIT_OK
-    return _report(failure.result())
+    return EXIT_OK if broker.error is None else _report(broker.error)
 
 
 def _hang_up() -> tuple[signal.Signals, ...]:

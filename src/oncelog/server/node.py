@@ -295,7 +295,8 @@ class Broker:
                     await self._leave_cluster()
                 finally:
                     self._discard()
-        logger.info("node %d has stopped cleanly", self._core.node_id)
+        if self.error is None:
+            logger.info("node %d has stopped cleanly", self._core.node_id)
 
     async def _handed_over(self) -> None:
         """Clients and brokers are served meanwhile. A broker that fails now has nothing to hand on any more."""
@@ -425,8 +426,13 @@ class Broker:
             self._failure.set_result(error)
 
     @property
+    def error(self) -> BaseException | None:
+        """What has ended this broker, also where that came while it stopped: it was not stopped cleanly then."""
+        return self._failure.result() if self._failure is not None and self._failure.done() else None
+
+    @property
     def has_failed_disk(self) -> bool:
-        return self._failure is not None and self._failure.done() and isinstance(self._failure.result(), DiskError)
+        return isinstance(self.error, DiskError)
 
 
 def _apart(log_dirs: list[str]) -> list[str]:

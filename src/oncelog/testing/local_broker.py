@@ -105,8 +105,7 @@ class _BrokerThread:
         failure = asyncio.ensure_future(self._broker.failure())
         await asyncio.wait((failure, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
-        if failure.done():
-            await self._broker.stop()
-            raise failure.result()
         failure.cancel()
         await self._broker.stop()
+        if self._broker.error is not None:
+            raise self._broker.error
