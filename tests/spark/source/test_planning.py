@@ -75,7 +75,7 @@ def test_min_partitions_cuts_the_long_ranges():
     assert len(parts) == 10
 
 
-sizes = st.lists(st.integers(1, 300) | st.sampled_from([1, 20, 10_000, 1_000_000]), min_size=1, max_size=60)
+sizes = st.lists(st.integers(1, 300) | st.sampled_from([1, 20, 10_000]), min_size=1, max_size=60)
 
 
 def of_sizes(sizes):
@@ -87,7 +87,7 @@ def together(parts, **said):
     return put_together(parts, **(nothing | said))
 
 
-@given(sizes, st.none() | st.integers(1, 90), st.none() | st.integers(1, 200), st.integers(1, 20))
+@given(sizes, st.none() | st.integers(1, 90), st.none() | st.integers(50, 200), st.integers(1, 20))
 def test_tasks_have_every_offset_once_in_order_and_about_as_much(sizes, partitions_min, records_max, tasks_max):
     parts = divided(of_sizes(sizes), partitions_min, records_max)
     tasks = together(parts, partitions_max=tasks_max, records_max=records_max)
