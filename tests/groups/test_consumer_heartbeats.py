@@ -122,6 +122,23 @@ def test_topic_that_comes_and_goes_between_two_looks_matches_no_more() -> None:
     assert {tuple(sorted(found.topics)) for found in groups.group.regexes.values()} == {("t", "t-long")}
 
 
+def test_topic_that_is_away_when_a_pattern_comes_matches_it_once_it_is_back() -> None:
+    """The other patterns have seen its name before, and this one has not."""
+    groups = ConsumersInMemory()
+    groups.topics.make("t", 1)
+    groups.topics.make("t-back", 1)
+    groups.join("a", topics=None, regex="t.*")
+    groups.advance(INTERVAL_MS)
+    groups.join("a", topics=None, regex="t.*")
+    groups.topics.delete("t-back")
+    groups.join("b", topics=None, regex="t(-.*)?")
+    groups.topics.make("t-back", 1)
+    groups.advance(INTERVAL_MS)
+    groups.join("a", topics=None, regex="t.*")
+    assert groups.group is not None
+    assert {tuple(sorted(found.topics)) for found in groups.group.regexes.values()} == {("t", "t-back")}
+
+
 def test_full_group_takes_nobody_new_and_keeps_those_it_has() -> None:
     """group.consumer.max.size: GROUP_MAX_SIZE_REACHED for one more."""
     groups = ConsumersInMemory(ConsumerLimits(assignment_interval_ms=0, size_max=2))

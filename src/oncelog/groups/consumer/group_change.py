@@ -152,9 +152,12 @@ class GroupChange:
             return
         names = frozenset(topic.name for topic in self._topics)
         seen = self.live.regexes_seen
+        unseen = names if seen is None else names - seen.names
         if is_due:
             self.live.regexes_seen = SeenTopics(self._topics.version, self._now.steady_ms, names)
-        unseen = names if seen is None else names - seen.names
+        elif seen is not None:
+            # A topic that is away now is unknown to the new ones, and may come back before the next look.
+            self.live.regexes_seen = seen._replace(names=seen.names & names)
         for regex in sorted(used):
             known = self._regexes.get(regex)
             if known is None:
