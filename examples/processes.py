@@ -1,4 +1,4 @@
-"""What the examples share: programs in processes of their own, and what is in a topic afterwards."""
+"""Helpers of the examples: programs in processes of their own, and what is in a topic afterwards."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ROW = "{:<9} {:>13} {:>19} {:>19} {:>22}"
 
 @dataclass
 class Load:
-    """What one producer writes to one partition, and what it was told in time."""
+    """The records of one producer to one partition, and the answers that came in time."""
 
     name: str
     producer: Producer

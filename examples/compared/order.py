@@ -1,4 +1,4 @@
-"""What has one order, and which epoch keeps out whoever was replaced: ZooKeeper's atomic broadcast beside Kafka's partitions."""
+"""One order, and the epoch that keeps out a leader that was replaced: ZooKeeper's atomic broadcast beside Kafka's partitions."""
 
 from __future__ import annotations
 

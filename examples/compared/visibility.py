@@ -1,4 +1,4 @@
-"""What a reader sees that looks at one place before a commit, and at another place after it."""
+"""A reader that looks at one place before a commit, and at another place after it."""
 
 from __future__ import annotations
 

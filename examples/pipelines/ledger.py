@@ -47,7 +47,7 @@ def refunded() -> DataFrame:
 
 @dp.materialized_view
 def balances() -> DataFrame:
-    """What each customer has ordered and not given back. A run computes it anew, from all that the topics have."""
+    """The balance of each customer: what was ordered and not given back. A run computes it anew, from all that the topics have."""
     orders, refunds = (spark.read.format("oncelog").options(**source(topic)).load() for topic in ("orders", "refunds"))
     accepted = entries(orders, sign=1).union(entries(refunds, sign=-1)).where("topic = 'ledger'")
     customer, amount = F.col("key").cast("string"), F.col("value").cast("int")

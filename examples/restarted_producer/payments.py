@@ -1,4 +1,4 @@
-"""What the three producers of this directory share: forty payments to send, in order, and a way to die."""
+"""Shared by the three producers of this directory: forty payments to send, in order, and a way to die."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ COMPARED_HERE = pytest.mark.parametrize("options", [CLASSIC, KIP_848], ids=["cla
 
 @pytest.fixture
 def name():
-    """What the names of this test's topics begin with."""
+    """The beginning of the names of this test's topics."""
     return unique("pattern")
 
 
@@ -156,7 +156,7 @@ def test_topic_that_is_another_one_at_the_next_look_is_read_from_its_beginning(l
 
 
 def quiet_poll(consumer):
-    """What is read, whatever is said of a topic that is gone or not known everywhere."""
+    """Read on, whatever is said of a topic that is gone or not known everywhere."""
     try:
         return consumer.poll(100)
     except ClientError:

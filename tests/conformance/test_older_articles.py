@@ -1,4 +1,4 @@
-"""What docs/older-articles.md says is so now: the same on oncelog and on Apache Kafka."""
+"""The statements of docs/older-articles.md about today: the same on oncelog and on Apache Kafka."""
 
 from __future__ import annotations
 

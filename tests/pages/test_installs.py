@@ -20,7 +20,7 @@ BROUGHT_BY = {
 
 
 def packages(extra: str) -> set[str]:
-    """What an extra installs, those of the extras in it too."""
+    """The packages of an extra, and of the extras in it."""
     found = set()
     for requirement in EXTRAS[extra]:
         own = re.fullmatch(r"oncelog\[([\w,]+)\]", requirement)

@@ -58,5 +58,5 @@ def answer(step: str, address: str) -> list[str]:
 
 
 def parts(line: str) -> list[str]:
-    """Of a line, in any order: Kafka answers for partitions in an order of its own."""
+    """The words of a line, in any order: Kafka answers for partitions in an order of its own."""
     return sorted(re.split(r"[\[\], ]+", CHANGING.sub("N", line)))

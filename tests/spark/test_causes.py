@@ -1,4 +1,4 @@
-"""What is told of an error: a sentence, and where in the user's code."""
+"""The words about an error: a sentence, and the place in the user's code."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_done_is_said_before_anything_is_written(spark, refused, 
     [("overwrite", "a topic is not overwritten"), ("errorifexists", "UNSUPPORTED_DATA_SOURCE_SAVE_MODE")],
 )
 def test_records_are_appended_to_a_topic_and_no_other_mode_is_taken(spark, refused, mode, words):
-    """What is said where no mode is, which Spark takes for errorifexists, is Spark's own."""
+    """Spark takes errorifexists where no mode is given, and refuses it in its own words."""
     with pytest.raises(Exception, match=words) as raised:
         refused.write(frame(spark, 10), mode=mode)
     assert "Traceback" not in str(raised.value)

@@ -10,7 +10,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, Fetcher, NewTopic, Producer, TopicPartition
-from oncelog.client.consumer.fetching import FetchedBatches
+from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.records import batches
 from oncelog.spark.offsets import from_tree
 from oncelog.spark.options.source_options import parse_options

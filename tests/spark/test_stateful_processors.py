@@ -82,7 +82,7 @@ def test_state_of_a_processor_and_its_output_agree_after_a_crash(pipeline, kind)
 
 
 def test_state_whose_files_do_not_tell_its_version_is_computed_once_more_and_the_query_goes_on(pipeline, spark):
-    """What was committed is not written again, and the next micro-batch finds the state before it."""
+    """A committed micro-batch is not written again, and the next micro-batch finds the state before it."""
     spark.conf.set(STATE_FORMAT, "2")
     try:
         for added in (0, 0, ADDED):

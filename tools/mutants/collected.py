@@ -73,7 +73,7 @@ class Collected:
                 return run
 
     def _next(self, until_s: float | None) -> dict[str, Any] | None:
-        """What is said next; None where nothing more will be."""
+        """The next message; None where nothing more will come."""
         while b"\n" not in self._unread:
             left_s = None if until_s is None else max(until_s - time.monotonic(), 0)
             if not select.select([self._answers], [], [], left_s)[0]:

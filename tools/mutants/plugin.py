@@ -1,4 +1,4 @@
-"""What pytest is told in a copy of the tree: which tests to run, whose lines to remember, and how much it may take."""
+"""The orders to pytest in a copy of the tree: which tests to run, whose lines to remember, and how much it may take."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Tree:
         self._running: subprocess.Popen[bytes] | None = None
         self._beside: list[subprocess.Popen[bytes]] = []
         self.fork: int | None = None
-        """What one of those has started in a session of its own."""
+        """The processes that one of them has started in a session of its own."""
         self._is_stopped = False
         for path in paths:
             target = self.root / path

@@ -9,7 +9,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.client.security import is_security_option
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.stateless_options import check_source_options
+from oncelog.spark.stateless_options import ANY_INPUT, check_source_options
 
 FLAGS = {
     "kafka.bootstrap.servers": "--bootstrap-server",
@@ -24,7 +24,7 @@ STARTS = ("earliest", "latest")
 
 @dataclass(frozen=True, slots=True)
 class StatelessArguments:
-    """What `run_stateless` takes in the place of options, and the options that are left."""
+    """The arguments that `run_stateless` takes in the place of options, and the options that are left."""
 
     include_headers: bool
     starting_offsets: str
@@ -50,8 +50,7 @@ def read_options(given: Sequence[str], offsets_max: int | None, *, has_checkpoin
             raise _wrong("--max-offsets and --option maxOffsetsPerTrigger are one limit: give one of them")
         options["maxOffsetsPerTrigger"] = str(offsets_max)
     try:
-        read = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "any", **options}
-        parse_options(read, streaming=True)
+        parse_options({**ANY_INPUT, **options}, streaming=True)
         if not has_checkpoint:
             check_source_options(stateless_arguments(options).others)
     except OptionError as error:

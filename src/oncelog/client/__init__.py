@@ -8,7 +8,7 @@ from oncelog.lazy_names import imported
 
 if TYPE_CHECKING:
     from oncelog.client.consumer.core import ConsumedRecord
-    from oncelog.client.consumer.fetching import FetchedBatches
+    from oncelog.client.consumer.readings import FetchedBatches
     from oncelog.client.errors import (
         AuthenticationFailed,
         AuthorizationFailed,
@@ -199,7 +199,7 @@ _HOMES = {
     "DeliveryFailed": "oncelog.client.errors",
     "DeliveryUnknown": "oncelog.client.errors",
     "EndedTransaction": "oncelog.client.transaction_values",
-    "FetchedBatches": "oncelog.client.consumer.fetching",
+    "FetchedBatches": "oncelog.client.consumer.readings",
     "Fetcher": "oncelog.client.transports.blocking.fetcher",
     "GroupAuthorizationFailed": "oncelog.client.errors",
     "GroupDescription": "oncelog.client.groups.values",

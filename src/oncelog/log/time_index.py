@@ -72,7 +72,7 @@ class TimeIndex:
         self._last = (NO_TIMESTAMP, self._base_offset)
 
     def is_sane(self) -> bool:
-        """Whether every entry has a later timestamp than the one before it, and none an offset below that one or the segment."""
+        """Whether timestamps rise from entry to entry, and offsets do not fall, from the segment's base offset on."""
         before_ms, before_offset = NO_TIMESTAMP, self._base_offset
         for timestamp_ms, offset in self._entries():
             if timestamp_ms <= before_ms or offset < before_offset:

@@ -427,7 +427,7 @@ class Broker:
 
     @property
     def error(self) -> BaseException | None:
-        """What has ended this broker, also where that came while it stopped: it was not stopped cleanly then."""
+        """The error that has ended this broker, also one that came while it stopped: the stop was no clean one then."""
         return self._failure.result() if self._failure is not None and self._failure.done() else None
 
     @property

@@ -1,4 +1,4 @@
-"""What went wrong in a pipeline, out of what may be a page of Java and Python: one sentence, and where in the user's code.
+"""The cause of an error, out of what may be a page of Java and Python: one sentence, and the place in the user's code.
 
 Spark hands errors from process to process as text. An error of a task is the text of a traceback in one of the driver, and
 that of a micro-batch the text of a traceback in one of Java.
@@ -24,7 +24,7 @@ TRACEBACK = "Traceback (most recent call last):\n"
 FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)')
 RAISED = re.compile(r"(?:\w+\.)*(?P<kind>\w+)(?:: (?P<message>.*))?")
 STATE = re.compile(r"[;.]? SQLSTATE: \w+;?$")
-"""What ends the messages of Spark's errors."""
+"""The end of the messages of Spark's errors."""
 
 INSTALLED = re.compile(r"(^|/)(lib/python3[.\d]*|site-packages|dist-packages|pyspark\.zip|py4j-[^/]*\.zip)/")
 """Where Python's own modules are and those that pip installed, here or on an executor."""
@@ -45,7 +45,7 @@ class Cause:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """What is to be told of an error first."""
+    """Find what is to be told first of an error."""
     try:
         return _cause_of(error)
     except Py4JError:
@@ -65,7 +65,7 @@ def _cause_of(error: BaseException) -> Cause:
 
 
 def reasons_of(error: BaseException) -> list[str]:
-    """What an error was raised from, a line each, the nearest first."""
+    """A line for each error that this one was raised from, the nearest first."""
     return [f"because of {cause_of(one)}" for one in _chain(error)][1:]
 
 
@@ -79,7 +79,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _of_text(text: str) -> Cause | None:
-    """What the text of an error has from another process: an error of ours, or else the last traceback."""
+    """Read the error of another process in a text: one of ours, or else the last traceback."""
     own = OWN.findall(text)
     if own:
         return Cause(*own[-1])

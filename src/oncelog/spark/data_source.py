@@ -90,10 +90,6 @@ class OncelogDataSource(Shipped, DataSource):
             return RefusedReader(str(error))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with told_in_one_sentence(ValueError):
-            return self._writer(schema, overwrite)
-
-    def _writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError
         from oncelog.spark.sink.batch_write import write_settings
@@ -113,23 +109,19 @@ class OncelogDataSource(Shipped, DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """`overwrite` is true in Complete mode, in which all rows are added again, as Spark's Kafka sink does it."""
-        with told_in_one_sentence(ValueError):
-            return self._stream_writer(schema)
-
-    def _stream_writer(self, schema: StructType) -> DataSourceStreamWriter:
         from oncelog.spark.older_pyspark import HAS_STREAM_WRITER
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError
         from oncelog.spark.sink.columns import columns_to_write
-
-        if not HAS_STREAM_WRITER:
-            raise OptionError(
-                'writeStream.format("oncelog") needs PySpark 4.1 or newer; use foreachBatch(oncelog.spark.exactly_once(...))'
-            )
         from oncelog.spark.sink.format_writers import SAID, StreamWriter
         from oncelog.spark.sink.stream_commit import stream_settings
 
         with told_in_one_sentence(*SAID):
+            if not HAS_STREAM_WRITER:
+                raise OptionError(
+                    'writeStream.format("oncelog") needs PySpark 4.1 or newer; use '
+                    "foreachBatch(oncelog.spark.exactly_once(...))"
+                )
             self._refuse_tables()
             settings = stream_settings(sink_arguments(self.options, Use.STREAM_FORMAT))
             columns = columns_to_write(schema, settings.arguments.get("topic"))

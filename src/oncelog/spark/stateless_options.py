@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 
+ANY_INPUT = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "any"}
+"""In the place of what a pipeline names by itself, where options are checked before it is known."""
 TOPICS = "the topics to read are named by themselves"
 COMMITTED = (
     "without a checkpoint a pipeline goes on from its committed offsets, and only its first start is earliest or latest"
@@ -29,7 +31,7 @@ SAID_OTHERWISE = {
     "maxtriggerdelay": TRIGGER,
     "includeheaders": "include_headers says it in a pipeline without a checkpoint",
 }
-"""What the pipeline itself says of each micro-batch, by the option in lower case, and why no option does."""
+"""Options in lower case that the pipeline itself sets for each micro-batch, and why the user does not."""
 
 
 def check_source_options(options: Mapping[str, str]) -> None:
@@ -38,4 +40,4 @@ def check_source_options(options: Mapping[str, str]) -> None:
         said = SAID_OTHERWISE.get(name.lower())
         if said is not None:
             raise OptionError(f"option {name}: {said}")
-    parse_options({"kafka.bootstrap.servers": "localhost:9092", "subscribe": "any", **options}, streaming=False)
+    parse_options({**ANY_INPUT, **options}, streaming=False)

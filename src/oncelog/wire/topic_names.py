@@ -1,4 +1,4 @@
-"""Which names a topic may have: brokers refuse the others, and a client need not ask for them."""
+"""The names that a topic may have: brokers refuse the others, and a client need not ask for them."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def cluster_of_three() -> ClusterInMemory:
 
 
 def stored(cluster: ClusterInMemory) -> dict[str, str]:
-    """What is shared; beside it the listener between brokers, which is compared alone."""
+    """The shared settings; beside them the listener between brokers, which is compared alone."""
     node = cluster.ensemble.tree.node(paths.SHARED_SETTINGS)
     assert node is not None
     values = dict(decode_shared_settings(node.data))

@@ -50,7 +50,7 @@ class Coordinator:
         return self.described([TOPIC], None)
 
     def described(self, known, asked, *, node_count=1):
-        """What a node answers that knows these topics. `asked` are the names that it is asked for, or None for all."""
+        """The answer of a node that knows these topics. `asked` are the names that it is asked for, or None for all."""
         partition = SimpleNamespace(
             error_code=ErrorCode.none, partition_index=0, leader_id=1, replica_nodes=(1,), isr_nodes=(1,)
         )

@@ -14,7 +14,7 @@ NAME = "orders-0"
 
 
 def inspected(on: LogOnMemoryDisk, **known: int) -> tuple[PartitionFacts, KnownOfPartition, list[str]]:
-    """What is found in a log that was closed, and what is said of it."""
+    """Findings in a log that was closed, and their words."""
     on.log.close()
     end = on.log.log_end_offset
     facts_known = KnownOfPartition(NAME, was_clean=True, recovery_point=end, **known)

@@ -1,4 +1,4 @@
-"""Which Python Spark looks for format("oncelog") with."""
+"""The Python with which Spark looks for format("oncelog") with."""
 
 from __future__ import annotations
 

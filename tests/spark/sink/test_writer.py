@@ -66,7 +66,7 @@ def test_a_coordinator_that_does_not_answer_is_said_while_it_is_waited_for(caplo
 
 
 def test_checkpoint_that_does_not_fit_is_refused_before_the_transactional_id_is_taken(oncelog_broker):
-    """Whoever writes under the id now is not fenced by a query that cannot go on."""
+    """A writer that has the id now is not fenced by a query that cannot go on."""
     own = sink_settings(
         topic="out", transactional_id=unique("pipeline"), bootstrap_servers=oncelog_broker.bootstrap_servers
     )

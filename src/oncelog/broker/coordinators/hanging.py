@@ -212,10 +212,10 @@ def _write(broker: Needs, partition: Partition, asked: AskedMarker) -> ErrorCode
         committed=asked.committed,
     )
     if error is ErrorCode.none:
-        end = "committed" if asked.committed else "aborted"
+        marker = "COMMIT" if asked.committed else "ABORT"
         producer = (asked.producer_id, asked.producer_epoch)
         logger.info(
-            "%s: what producer id %d, epoch %d, has open is %s, as somebody else asks", partition, *producer, end
+            "%s: a WriteTxnMarkers request has written %s for producer id %d, epoch %d", partition, marker, *producer
         )
     return error
 

@@ -34,7 +34,7 @@ class ProducerIds:
 
     @property
     def blocks(self) -> Sequence[range]:
-        """The answers, in the order in which they are given."""
+        """The ids that are left, in the order in which they are handed out."""
         return self._blocks
 
     def allocate(self) -> int:
@@ -62,7 +62,7 @@ class ProducerIds:
         return self._refill
 
     def may_come(self, producer_id: int) -> bool:
-        """Whether it may be the answer one day."""
+        """Whether the id may still be handed out."""
         return producer_id >= (self._blocks[0].start if self._blocks else self._skipped_below)
 
     async def skip_to(self, producer_id: int) -> None:

@@ -126,7 +126,7 @@ def _record_rows(batch: ScannedBatch, decoder: Decoder | None) -> Iterator[Row]:
 
 
 def _sequence(header: BatchHeader, record: Record) -> Row:
-    """Which record of its producer it is. A cleaned batch keeps the sequences of those that are left."""
+    """The place of a record among those of its producer. A cleaned batch keeps the sequences of those that are left."""
     if header.producer_id == NO_PRODUCER_ID:
         return {}
     sequence = header.base_sequence

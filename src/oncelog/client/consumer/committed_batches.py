@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from typing_extensions import Buffer
 
-from oncelog.client.consumer.fetching import FetchedBatches
+from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.records import BatchHeader, ControlType, batches, read_control
 
 

@@ -10,9 +10,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from oncelog.client.consumer.committed_batches import visible_batches
-from oncelog.client.consumer.fetching import FetchedBatches, Fetches, FetchSettings
+from oncelog.client.consumer.fetching import Fetches, FetchSettings
 from oncelog.client.consumer.lag import count_records
 from oncelog.client.consumer.offset_reset import OffsetReset, find_offsets, reset_offsets
+from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.errors import CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster

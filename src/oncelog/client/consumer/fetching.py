@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
-from typing_extensions import Buffer
-
 from oncelog.client import requests
+from oncelog.client.consumer.readings import FetchedBatches, Reading, SentFetch
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_METADATA,
@@ -30,8 +29,6 @@ from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Ticket, Wait
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.net.leaders import by_leader
-from oncelog.client.net.retry import Backoff
-from oncelog.client.net.retry_policy import RetryPolicy
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import Address, IsolationLevel, TopicPartition
@@ -60,84 +57,6 @@ class FetchSettings:
     partition_bytes: int = 4 * MIB
 
 
-@dataclass(frozen=True, slots=True)
-class FetchedBatches:
-    """What one answer has of one partition: chunks that hold whole record batches, and where the log stands.
-
-    The first batch may begin before the offset asked for, and control batches and the batches of aborted transactions
-    are among them. `aborted` names, sorted, the (producer id, first offset) of each aborted transaction.
-    """
-
-    partition: TopicPartition
-    chunks: tuple[Buffer, ...]
-    next_offset: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: tuple[tuple[int, int], ...]
-    leader_epoch: int
-    """That of the last batch; -1 where there is none."""
-
-
-class _Reading:
-    """How far one partition is read, and since when that fails."""
-
-    __slots__ = (
-        "backoff",
-        "cause",
-        "end_offset",
-        "failing_since_ms",
-        "leader_epoch",
-        "position",
-        "refused_by",
-        "topic_id",
-    )
-
-    def __init__(self, position: int, end_offset: int | None) -> None:
-        self.position = position
-        self.end_offset = end_offset
-        self.leader_epoch = -1
-        self.topic_id: UUID | None = None
-        """That of what was read last."""
-        self.backoff = Backoff()
-        self.cause: ClientError | None = None
-        self.failing_since_ms = float("inf")
-        self.refused_by: tuple[Address, int] | None = None
-        """The leader, with its epoch, that does not have the position."""
-
-    @property
-    def is_at_its_end(self) -> bool:
-        return self.end_offset is not None and self.position >= self.end_offset
-
-    def fail(self, cause: ClientError, policy: RetryPolicy) -> Conversation[None]:
-        self.cause = cause
-        self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
-        yield from self.backoff.fail(policy)
-
-    def succeed(self, leader_epoch: int) -> None:
-        if leader_epoch >= 0:
-            self.leader_epoch = leader_epoch
-        self.cause = None
-        self.failing_since_ms = float("inf")
-        self.refused_by = None
-        self.backoff.succeed()
-
-
-class _Asked(NamedTuple):
-    """A request on its way: from where its partitions are asked for, and under which topic's id, where one is known."""
-
-    ticket: Ticket
-    positions: dict[TopicPartition, int]
-    topic_ids: dict[TopicPartition, UUID | None]
-
-    def partition(self, topic: Any, index: int) -> TopicPartition:
-        """Which of the partitions a part of the answer is about."""
-        name = getattr(topic, "topic", None)
-        if name is None:
-            name = next((item.topic for item, topic_id in self.topic_ids.items() if topic_id == topic.topic_id), "")
-        return TopicPartition(str(name), index)
-
-
 class Fetches:
     """The partitions being read, the requests on their way, and the answers nobody has taken yet.
 
@@ -151,10 +70,10 @@ class Fetches:
         self._search = LeaderSearch(cluster, create=False)
         self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
         self._paused: set[TopicPartition] = set()
-        self._readings: dict[TopicPartition, _Reading] = {}
-        self._set_aside: dict[TopicPartition, _Reading] = {}
+        self._readings: dict[TopicPartition, Reading] = {}
+        self._set_aside: dict[TopicPartition, Reading] = {}
         """The partitions that were stopped because their positions are not there."""
-        self._unanswered: dict[Address, _Asked] = {}
+        self._unanswered: dict[Address, SentFetch] = {}
         self._ready: deque[FetchedBatches] = deque()
 
     @property
@@ -164,7 +83,7 @@ class Fetches:
     def read(self, partition: TopicPartition, offset: int, end_offset: int | None = None) -> None:
         """Read a partition from an offset; with `end_offset`, ask for nothing at or beyond it."""
         self.stop(partition)
-        self._readings[partition] = _Reading(offset, end_offset)
+        self._readings[partition] = Reading(offset, end_offset)
 
     def stop(self, partition: TopicPartition) -> None:
         self._readings.pop(partition, None)
@@ -266,7 +185,7 @@ class Fetches:
         return frozenset(failed.union(one.partition for one in kept)) - {partition}
 
     def _raise_error_of(self, partition: TopicPartition) -> None:
-        """Those of others are kept until they are asked for."""
+        """Raise an error of this partition; those of others are kept until their turn."""
         for place, (about, error) in enumerate(self._errors):
             if about is None or about == partition:
                 del self._errors[place]
@@ -319,7 +238,7 @@ class Fetches:
             topic_ids = {item: self._cluster.topic_id(item) for item in group}
             positions = {item: self._readings[item].position for item in group}
             ticket: Ticket = yield Send(leader, self._request(topic_ids), timeout_ms, self._lane)
-            self._unanswered[leader] = _Asked(ticket, positions, topic_ids)
+            self._unanswered[leader] = SentFetch(ticket, positions, topic_ids)
 
     def _next_try_ms(self, left_out: Collection[TopicPartition]) -> float:
         """When something is to be asked for that nobody is asked for now."""
@@ -404,7 +323,7 @@ class Fetches:
             if partition in self._readings:
                 yield from self._readings[partition].fail(error, self._cluster.settings.retry)
 
-    def _take(self, asked: _Asked, partition: TopicPartition, reading: _Reading, item: Any) -> Conversation[None]:
+    def _take(self, asked: SentFetch, partition: TopicPartition, reading: Reading, item: Any) -> Conversation[None]:
         error: ErrorCode = item.error_code
         if error is ErrorCode.none:
             try:
@@ -434,7 +353,7 @@ class Fetches:
                 self._cluster.forget_leader(partition)
             yield from reading.fail(refusal, self._cluster.settings.retry)
 
-    def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: _Reading) -> Conversation[None]:
+    def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: Reading) -> Conversation[None]:
         """Believe it when it is said twice. A leader that is none any more has not what the next one has, and says it first.
 
         Between the two, another node is asked who leads: one that is parted from the others does not know that it leads no more.
@@ -455,17 +374,17 @@ class Fetches:
         read, present = self._readings[partition].topic_id, self._cluster.topic_id(partition)
         return read is not None and present is not None and read != present
 
-    def _take_another_topic(self, partition: TopicPartition, reading: _Reading) -> None:
+    def _take_another_topic(self, partition: TopicPartition, reading: Reading) -> None:
         """Its log was not cut back, it is another one: of this one nothing was read."""
         self._put_aside(partition, reading)
         what = f"offset {reading.position} of {partition}, whose topic was deleted and made again"
         self._errors.append((partition, OffsetOutOfRange(ErrorCode.offset_out_of_range, what)))
 
-    def _put_aside(self, partition: TopicPartition, reading: _Reading) -> None:
+    def _put_aside(self, partition: TopicPartition, reading: Reading) -> None:
         self.stop(partition)
         self._set_aside[partition] = reading
 
-    def _keep_failing(self, partition: TopicPartition, reading: _Reading, error: ClientError) -> Conversation[None]:
+    def _keep_failing(self, partition: TopicPartition, reading: Reading, error: ClientError) -> Conversation[None]:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""
         self._errors.append((partition, error))
         yield from reading.fail(error, self._cluster.settings.retry)

@@ -25,7 +25,7 @@ from oncelog.wire import ErrorCode
 NEW_TOPIC_TIMEOUT_MS = 5_000
 """For so long a topic that the coordinator does not know may be one that it has not heard of yet."""
 MAY_BE_WRITTEN = STALE_COORDINATOR | {ErrorCode.unknown_server_error}
-"""What a coordinator also answers that has written what it was asked for, and leads no more when replicas were to have it.
+"""Errors of a coordinator that may have written the record all the same, and led no more when replicas were to have it.
 
 So Kafka's TransactionStateManager does: it makes NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE of the errors of such an
 append. The next coordinator may find the record in its log.

@@ -119,7 +119,7 @@ class TargetEpochRecord:
     @property
     def news(self) -> str | None:
         """The line of the broker's log about it."""
-        return None if self.epoch is None else f"what its members are to have is assigned for epoch {self.epoch}"
+        return None if self.epoch is None else f"its target assignment is computed for epoch {self.epoch}"
 
 
 @dataclass(frozen=True, slots=True)

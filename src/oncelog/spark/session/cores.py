@@ -11,7 +11,7 @@ CORES_VARIABLE = "ONCELOG_SESSION_CORES"
 
 
 def local_cores(master: str) -> int:
-    """What a master says that is on this machine: local, local[2], local[*], local[2,4]."""
+    """The cores of a master on this machine: local, local[2], local[*], local[2,4]."""
     asked = master.removeprefix("local").strip("[]").split(",")[0]
     if asked.isdecimal():
         return int(asked)
@@ -19,6 +19,6 @@ def local_cores(master: str) -> int:
 
 
 def session_cores() -> int:
-    """Those of the local session that `build_session` has started; of any other, those of the driver's machine."""
+    """The cores of the local session that `build_session` has started; for any other, those of the driver's machine."""
     told = os.environ.get(CORES_VARIABLE, "")
     return int(told) if told.isdecimal() else os.cpu_count() or 1

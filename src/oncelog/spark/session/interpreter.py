@@ -1,4 +1,4 @@
-"""Which Python Spark looks for data sources with, and plans and reads them with.
+"""The Python with which Spark looks for data sources, plans their reads and reads them.
 
 It is the one in PYSPARK_DRIVER_PYTHON, in PYSPARK_PYTHON, or else the first python3 on the PATH, as Spark's Java was started
 with them.

@@ -74,7 +74,7 @@ def build_session(
 
 
 def planner_environment(master: str | None) -> dict[str, str]:
-    """What the processes that look for data sources and plan are to find in their environment.
+    """The environment of the processes that look for data sources and plan.
 
     A thread of NumPy's for each further core spins for 80 ms at an import of NumPy. Spark itself says so to the workers of
     tasks (SPARK-42613), but not to these four processes: a session of one query took 0.4 s more of the processor. And they

@@ -47,7 +47,7 @@ SAID = (
     StagingError,
     WriteIdError,
 )
-"""What a user may have to read: Spark tells these without a stack trace."""
+"""The errors that a user may have to read: Spark tells these without a stack trace."""
 
 Messages = Sequence[WriterCommitMessage | None]
 

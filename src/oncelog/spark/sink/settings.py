@@ -11,7 +11,7 @@ from oncelog.spark.plan import Mode, parse_mode
 from oncelog.spark.sink.unwritable import Policy
 
 QUERY_PLACEHOLDER = "{query}"
-"""What stands for a query's name in a transactional id or a group."""
+"""It stands for the query's name in a transactional id or a group."""
 
 
 @dataclass(frozen=True, slots=True)

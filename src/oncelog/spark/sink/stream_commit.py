@@ -36,7 +36,7 @@ TRANSACTIONAL_ID_PREFIX = "oncelog-query-"
 
 @dataclass(frozen=True, slots=True)
 class StreamSettings:
-    """What a user says about a stream's sink. Without a transactional id the query's id is used for one.
+    """The settings of a stream's sink, as the user gave them. Without a transactional id the query's id is used for one.
 
     `query_name` is None where the query has none.
     """

@@ -95,7 +95,7 @@ def put_together(
     partitions_max: int | None,
     records_max: int | None,
 ) -> list[tuple[OffsetRange, ...]]:
-    """What each task reads: neighbours together, in about equal shares, in at most `partitions_max` tasks.
+    """Divide the parts among tasks: neighbours together, in about equal shares, in at most `partitions_max` tasks.
 
     Where nobody says how many, they are enough for all cores, and none is for next to nothing. More tasks come of
     `records_max`, which none exceeds that reads more than one part.

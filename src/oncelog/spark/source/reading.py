@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from oncelog.client import Fetcher
-from oncelog.client.consumer.fetching import FetchedBatches
+from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.errors import BrokerRefused, OffsetOutOfRange, RetriesExhausted
 from oncelog.client.values import IsolationLevel
 from oncelog.spark.options.source_options import ConnectionOptions, FetchOptions, SourceOptions

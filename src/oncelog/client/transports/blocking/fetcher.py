@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from oncelog.client.consumer.fetching import MIB, FetchedBatches, Fetches, FetchSettings
+from oncelog.client.consumer.fetching import MIB, Fetches, FetchSettings
+from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.net.conversation import ConnectionUse, Conversation
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses

@@ -1,0 +1,93 @@
+"""The partitions that are being read: how far each is, what was asked for, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from typing_extensions import Buffer
+
+from oncelog.client.errors import ClientError
+from oncelog.client.net.conversation import Conversation, Now, Ticket
+from oncelog.client.net.retry import Backoff
+from oncelog.client.net.retry_policy import RetryPolicy
+from oncelog.client.values import Address, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedBatches:
+    """What one answer has of one partition: chunks that hold whole record batches, and where the log stands.
+
+    The first batch may begin before the offset asked for, and control batches and the batches of aborted transactions
+    are among them. `aborted` names, sorted, the (producer id, first offset) of each aborted transaction.
+    """
+
+    partition: TopicPartition
+    chunks: tuple[Buffer, ...]
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    """That of the last batch; -1 where there is none."""
+
+
+class Reading:
+    """How far one partition is read, and since when that fails."""
+
+    __slots__ = (
+        "backoff",
+        "cause",
+        "end_offset",
+        "failing_since_ms",
+        "leader_epoch",
+        "position",
+        "refused_by",
+        "topic_id",
+    )
+
+    def __init__(self, position: int, end_offset: int | None) -> None:
+        self.position = position
+        self.end_offset = end_offset
+        self.leader_epoch = -1
+        self.topic_id: UUID | None = None
+        """That of what was read last."""
+        self.backoff = Backoff()
+        self.cause: ClientError | None = None
+        self.failing_since_ms = float("inf")
+        self.refused_by: tuple[Address, int] | None = None
+        """The leader, with its epoch, that does not have the position."""
+
+    @property
+    def is_at_its_end(self) -> bool:
+        return self.end_offset is not None and self.position >= self.end_offset
+
+    def fail(self, cause: ClientError, policy: RetryPolicy) -> Conversation[None]:
+        self.cause = cause
+        self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
+        yield from self.backoff.fail(policy)
+
+    def succeed(self, leader_epoch: int) -> None:
+        if leader_epoch >= 0:
+            self.leader_epoch = leader_epoch
+        self.cause = None
+        self.failing_since_ms = float("inf")
+        self.refused_by = None
+        self.backoff.succeed()
+
+
+class SentFetch(NamedTuple):
+    """A request on its way: from where its partitions are asked for, and under which topic's id, where one is known."""
+
+    ticket: Ticket
+    positions: dict[TopicPartition, int]
+    topic_ids: dict[TopicPartition, UUID | None]
+
+    def partition(self, topic: Any, index: int) -> TopicPartition:
+        """Which of the partitions a part of the answer is about."""
+        name = getattr(topic, "topic", None)
+        if name is None:
+            name = next((item.topic for item, topic_id in self.topic_ids.items() if topic_id == topic.topic_id), "")
+        return TopicPartition(str(name), index)
