@@ -185,8 +185,11 @@ BUG = """
 import sys
 from oncelog.cli.main import main
 from oncelog.server.node import Broker
-async def failure(self): return ZeroDivisionError("the bug")
-Broker.failure = failure
+start = Broker.start
+async def start_with_bug(self):
+    await start(self)
+    self._bug(ZeroDivisionError("the bug"))
+Broker.start = start_with_bug
 sys.argv[1:1] = ["serve", "--listen", "127.0.0.1:0"]
 main()
 """
