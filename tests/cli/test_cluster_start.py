@@ -192,8 +192,7 @@ def test_wrong_use_is_said_in_one_sentence(cli, tmp_path, arguments, sentence):
     ],
 )
 def test_what_is_not_installed_is_named_with_what_brings_it(cli, monkeypatch, tmp_path, missing, sentence):
-    for module in ("needs", "cluster_start"):
-        monkeypatch.setattr(f"oncelog.cli.{module}.find_spec", lambda name: None if name == missing else name)
+    monkeypatch.setattr("oncelog.cli.needs.find_spec", lambda name: None if name == missing else name)
     ended = cli("cluster", "start", "--data-dir", tmp_path / "data")
     assert (ended.status, ended.sentence) == (2, sentence)
     assert not (tmp_path / "data").exists()

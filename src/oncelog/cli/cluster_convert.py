@@ -6,13 +6,13 @@ import asyncio
 import os
 import sys
 from enum import StrEnum
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
+from oncelog.cli.needs import check_kazoo
 from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.serve import broker_settings
 
@@ -121,6 +121,5 @@ def _converted(directories: list[str], source: Owner, target: NewOwner, settings
         return convert_to_kafka(directories)
     if source is Owner.KAFKA:
         return convert_from_kafka(directories)
-    if find_spec("kazoo") is None:
-        raise CommandError("cluster convert needs kazoo: pip install 'oncelog[cluster]'", ExitStatus.USAGE)
+    check_kazoo("cluster convert")
     return asyncio.run(convert_alone(directories, settings))

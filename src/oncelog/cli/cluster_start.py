@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections import defaultdict
-from importlib.util import find_spec
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Annotated
@@ -14,7 +13,7 @@ import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.java import needed_java
-from oncelog.cli.needs import check_installed
+from oncelog.cli.needs import check_installed, check_kazoo
 from oncelog.cli.options import filled_path, named_values
 from oncelog.server.local_cluster import ClusterPlan, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess, Ready
@@ -81,8 +80,7 @@ def start(
 
 def _check_needs() -> None:
     check_installed("cluster start")
-    if find_spec("kazoo") is None:
-        raise CommandError("cluster start needs kazoo: pip install 'oncelog[cluster]'", ExitStatus.USAGE)
+    check_kazoo("cluster start")
     needed_java()
 
 

@@ -15,6 +15,12 @@ def check_installed(command: str) -> None:
         raise CommandError(f"{command} needs {' and '.join(missing)}: pip install 'oncelog[spark]'", ExitStatus.USAGE)
 
 
+def check_kazoo(command: str) -> None:
+    """The same for a command that asks ZooKeeper."""
+    if find_spec("kazoo") is None:
+        raise CommandError(f"{command} needs kazoo: pip install 'oncelog[cluster]'", ExitStatus.USAGE)
+
+
 def check_spark(command: str) -> None:
     """The same for a command that starts Spark, and where SPARK_REMOTE is set."""
     check_installed(command)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -21,11 +20,6 @@ ZooKeeperConnect = Annotated[
     str,
     typer.Option("--zookeeper", metavar="HOST:PORT/chroot", help="What the brokers have as zookeeper.connect."),
 ]
-
-
-def check_kazoo(command: str) -> None:
-    if find_spec("kazoo") is None:
-        raise CommandError(f"{command} needs kazoo: pip install 'oncelog[cluster]'", ExitStatus.USAGE)
 
 
 def in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]) -> T | None:
