@@ -10,21 +10,20 @@ from harness.broker_in_memory import ClientConnection, CountingRandom, Reply, St
 from harness.wire import request_payload
 from harness.zookeeper_worlds import World
 from oncelog.broker.access import Access
-from oncelog.broker.apis import CLUSTER_APIS
-from oncelog.broker.cluster.altering import ClusterAlterations
-from oncelog.broker.cluster.configs import ClusterConfigs
-from oncelog.broker.cluster.members import ClusterMembers, Member, MemberEndpoint
-from oncelog.broker.cluster.topic_changes import TopicChanges
-from oncelog.broker.cluster.watchers import Watchers
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
-from oncelog.broker.storage.shared_topics import SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
-from oncelog.coordination import Parked, start
-from oncelog.zookeeper.session import (
+from oncelog.cluster.altering import ClusterAlterations
+from oncelog.cluster.apis import CLUSTER_APIS
+from oncelog.cluster.configs import ClusterConfigs
+from oncelog.cluster.members import ClusterMembers, Member, MemberEndpoint
+from oncelog.cluster.shared_topics import SharedTopics
+from oncelog.cluster.topic_changes import TopicChanges
+from oncelog.cluster.watchers import Watchers
+from oncelog.cluster.zookeeper.session import (
     Check,
     Create,
     Data,
@@ -40,7 +39,8 @@ from oncelog.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
-from oncelog.zookeeper.znodes import ControllerZnode, decode_topic, paths
+from oncelog.cluster.zookeeper.znodes import ControllerZnode, decode_topic, paths
+from oncelog.coordination import Parked, start
 
 LISTENER = "PLAINTEXT"
 

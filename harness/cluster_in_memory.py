@@ -22,18 +22,28 @@ from harness.cluster_messages import (
     produce_request,
 )
 from oncelog.broker import BrokerCore
-from oncelog.broker.cluster.channel import Channel
 from oncelog.broker.storage.partition import Partition
 from oncelog.client.values import Address
+from oncelog.cluster.channel import Channel
+from oncelog.cluster.zookeeper.session import Create, Request, Result, SetData
+from oncelog.cluster.zookeeper.znodes import (
+    AssignedReplicas,
+    ControllerZnode,
+    PartitionStateZnode,
+    TopicZnode,
+    decode_partition_state,
+    encode_controller_epoch,
+    paths,
+)
 from oncelog.coordination import Flow, Parked, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.cluster.member_node import MemberNode
+from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
 from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.links import SimulatedLinks
 from oncelog.simulation.network import Listener, Network, StreamEnd
-from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.wire import (
     ErrorCode,
     RequestHeader,
@@ -48,16 +58,6 @@ from oncelog.wire import (
 from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
 from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
 from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
-from oncelog.zookeeper.session import Create, Request, Result, SetData
-from oncelog.zookeeper.znodes import (
-    AssignedReplicas,
-    ControllerZnode,
-    PartitionStateZnode,
-    TopicZnode,
-    decode_partition_state,
-    encode_controller_epoch,
-    paths,
-)
 
 PATIENCE_MS = 120_000.0
 SESSION_TIMEOUT_MS = 3_000

@@ -11,17 +11,17 @@ from harness.cluster_in_memory import SESSION_TIMEOUT_MS, ClusterInMemory
 from harness.transaction_in_memory import ProducerInMemory
 from harness.wire import request_payload
 from oncelog.broker import BrokerCore, Settings
-from oncelog.broker.cluster.conversion import convert
-from oncelog.broker.cluster.converted import Converted
-from oncelog.broker.cluster.left_alone import read_left_alone
 from oncelog.broker.storage.journal import FILE_NAME
+from oncelog.cluster.conversion import convert
+from oncelog.cluster.converted import Converted
+from oncelog.cluster.left_alone import read_left_alone
+from oncelog.cluster.zookeeper.session import Request, Result
 from oncelog.coordination import Parked, start
 from oncelog.log import LogDirectories
 from oncelog.simulation.broker_node import BrokerNode
+from oncelog.simulation.cluster.zookeeper import SimulatedZooKeeper
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import Process
-from oncelog.simulation.zookeeper import SimulatedZooKeeper
-from oncelog.zookeeper.session import Request, Result
 
 BROKER_ID = 1
 DIRECTORY = "/data"

@@ -9,14 +9,14 @@ from random import Random
 
 from harness.relay import Relay
 from harness.zookeeper import ZooKeeperEnsemble
+from oncelog.cluster.zookeeper.session import Request, Result, Watched, ZooKeeper, ZooKeeperSessionState
 from oncelog.coordination import Parked
 from oncelog.environment import Clock
 from oncelog.server.clock import RealClock
 from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
+from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
 from oncelog.simulation.network import Network
-from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
-from oncelog.zookeeper.session import Request, Result, Watched, ZooKeeper, ZooKeeperSessionState
 
 SESSION_TIMEOUT_MS = 2000
 PATIENCE_S = 30

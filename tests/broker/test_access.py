@@ -9,8 +9,9 @@ import pytest
 from harness.broker_in_memory import ClientConnection
 from oncelog.broker import Settings
 from oncelog.broker.access import Access
-from oncelog.broker.apis import APIS, CLUSTER_APIS, ClusterAction
+from oncelog.broker.apis import APIS, ClusterAction
 from oncelog.broker.config.setting import SettingError
+from oncelog.cluster.apis import CLUSTER_APIS
 from oncelog.security.principals import ANONYMOUS
 
 BROKER, ADMINISTRATOR, ALICE = "User:broker", "User:admin", "User:alice"

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from oncelog.broker import handlers
-from oncelog.broker.apis import APIS, CLUSTER_APIS, ServedApi
+from oncelog.broker.apis import APIS, ServedApi
+from oncelog.cluster import handlers as cluster_handlers
+from oncelog.cluster.apis import CLUSTER_APIS
 
 
 @pytest.mark.parametrize("api", [*APIS.values(), *CLUSTER_APIS.values()], ids=lambda api: f"{api.module}")
@@ -16,17 +19,16 @@ def test_every_api_has_a_handler(api: ServedApi) -> None:
 
 
 def test_every_handler_serves_an_api() -> None:
-    assert handlers.__file__ is not None
-    folder = Path(handlers.__file__).parent
-    found = [path.relative_to(folder).with_suffix("") for path in folder.rglob("*.py") if path.stem != "__init__"]
-    modules = {".".join(path.parts) for path in found}
-    serving = {api.module for api in (*APIS.values(), *CLUSTER_APIS.values())}
+    serving = {(api.package, api.module) for api in (*APIS.values(), *CLUSTER_APIS.values())}
+    found = {
+        (package.__name__, path.stem)
+        for package in (handlers, cluster_handlers)
+        for path in Path(str(package.__file__)).parent.glob("*.py")
+        if path.stem != "__init__"
+    }
     # The others are what several handlers share.
-    assert serving <= modules
-    assert all(
-        not hasattr(__import__(f"oncelog.broker.handlers.{name}", fromlist=["x"]), "handle")
-        for name in modules - serving
-    )
+    assert serving <= found
+    assert all(not hasattr(import_module(".".join(other)), "handle") for other in found - serving)
 
 
 def test_broker_is_imported_without_the_handlers_that_no_request_has_asked_for() -> None:

@@ -85,8 +85,8 @@ def test_replica_that_was_left_and_hosted_again_is_here() -> None:
 def test_broker_that_is_alone_loads_nothing_of_a_cluster() -> None:
     program = (
         "import sys, oncelog.server.main; "
-        "print(*[name for name in sys.modules if name.startswith(('oncelog.broker.cluster', 'oncelog.controller', "
-        "'oncelog.replication', 'oncelog.zookeeper', 'kazoo'))])"
+        "print(*[name for name in sys.modules if name.startswith(('oncelog.cluster', 'oncelog.cluster.controller', "
+        "'oncelog.replication', 'oncelog.cluster.zookeeper', 'kazoo'))])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

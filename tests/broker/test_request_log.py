@@ -16,7 +16,8 @@ from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, make_topic
 from oncelog.broker import request_log
-from oncelog.broker.apis import APIS, CLUSTER_APIS
+from oncelog.broker.apis import APIS
+from oncelog.cluster.apis import CLUSTER_APIS
 from oncelog.wire import message_class
 
 SERVED = {**APIS, **CLUSTER_APIS}

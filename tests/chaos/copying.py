@@ -28,7 +28,7 @@ from harness.recorded_clients import (
 from harness.waiting import until
 from oncelog.testing.checker import Anomaly, CheckReport, HistoryWriter, ProcessRecorder, check, read_history
 from tests.chaos.copier import COPIERS, SEPARATOR
-from tests.cluster.load import read_all
+from tests.cluster.processes.load import read_all
 
 FEEDERS: dict[str, Callable[[str, str, float], RecordedProducer]] = {
     "confluent-kafka": ConfluentRecorded,

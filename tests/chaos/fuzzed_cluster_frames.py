@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncelog.broker.apis import CLUSTER_APIS
+from oncelog.cluster.apis import CLUSTER_APIS
 from tests.chaos.fuzzed_frames import RandomFrames
 
 BETWEEN_BROKERS = frozenset({4, 5, 6, 7, 56, 67})

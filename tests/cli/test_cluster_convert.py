@@ -1,4 +1,4 @@
-"""`oncelog cluster convert`: what it says when it does nothing. tests/cluster/ has what it does."""
+"""`oncelog cluster convert`: what it says when it does nothing. tests/cluster/processes/ has what it does."""
 
 from __future__ import annotations
 

@@ -1,50 +1,42 @@
-"""Clusters that are not started yet: a test says who is first, and so the controller."""
+"""A member of a cluster, over a ZooKeeper that is modelled, and over a real one: each test of it runs twice."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from harness.cluster import Cluster, ClusterMember
-from harness.kafka_tools import ToolProcess
-from harness.kafka_with_zookeeper import ZooKeeperKafkaBroker
-from harness.oncelog_cluster import OncelogMember
-from harness.secured_cluster import BetweenBrokers
+from harness.administered_broker import AdministeredBroker
+from harness.zookeeper_worlds import RealWorld, SimulatedWorld, World
 
-KINDS: dict[str, type[ClusterMember]] = {"oncelog": OncelogMember, "kafka": ZooKeeperKafkaBroker}
-NOT_CLEANED = {"log.cleaner.enable": "false"}
-"""Each broker cleans by itself: what one has cleaned and another has not is not the same bytes."""
+BOTH = ["model", pytest.param("real", marks=pytest.mark.jvm)]
 
 
-@pytest.fixture
-def led_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """led_cluster("kafka", "oncelog", "oncelog", controller=1): brokers 0, 1 and 2, of which 1 is the controller.
-
-    `between` says how they speak to each other, if not in plain text.
-    """
-    made: list[Cluster] = []
-
-    def make(*kinds: str, controller: int = 0, between: BetweenBrokers | None = None, **settings: str) -> Cluster:
-        cluster = Cluster(tmp_path / f"cluster-{len(made)}", [KINDS[kind] for kind in kinds], **NOT_CLEANED, **settings)
-        made.append(cluster)
-        assert cluster.zookeeper is not None
-        cluster.zookeeper.start()
-        if between is not None:
-            between.secure(cluster)
-        cluster.brokers[controller].start()
-        cluster.start()
-        return cluster
-
-    yield make
-    for cluster in made:
-        cluster.kill()
+@pytest.fixture(params=BOTH)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made = SimulatedWorld() if request.param == "model" else RealWorld(request.getfixturevalue("zookeeper"))
+    yield made
+    made.end()
 
 
 @pytest.fixture
-def tool_process() -> Iterator[ToolProcess]:
-    """Apache Kafka's command line tools."""
-    process = ToolProcess()
-    yield process
-    process.close()
+def simulated_world() -> Iterator[SimulatedWorld]:
+    """One in which time passes as fast as the test likes."""
+    made = SimulatedWorld()
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def new_member(world: World) -> Callable[..., AdministeredBroker]:
+    def make(node_id: int = 0, brokers: int = 3, **settings: str) -> AdministeredBroker:
+        member = AdministeredBroker(world, node_id, brokers, **settings)
+        member.prepare()
+        return member
+
+    return make
+
+
+@pytest.fixture
+def member(new_member: Callable[..., AdministeredBroker]) -> AdministeredBroker:
+    return new_member()

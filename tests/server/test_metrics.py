@@ -12,7 +12,7 @@ from functools import wraps
 
 import pytest
 
-from oncelog.broker.cluster.metrics import CONTENT_TYPE
+from oncelog.cluster.metrics import CONTENT_TYPE
 from oncelog.server.metrics import CONNECTIONS_MAX, REQUEST_BYTES_MAX, MetricsListener
 
 PAGE = "a_metric 1\n" * 100_000

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker.cluster import controller_zookeeper
-from oncelog.controller import (
+from oncelog.cluster import controller_zookeeper
+from oncelog.cluster.controller import (
     ControllerContext,
     LeaderAndIsr,
     WantedIsr,
@@ -15,9 +15,9 @@ from oncelog.controller import (
     partitions,
     replicas,
 )
-from oncelog.controller.elections import offline_election
-from oncelog.zookeeper.session import ANY_VERSION, Check, Multi, Write
-from oncelog.zookeeper.znodes import paths
+from oncelog.cluster.controller.elections import offline_election
+from oncelog.cluster.zookeeper.session import ANY_VERSION, Check, Multi, Write
+from oncelog.cluster.zookeeper.znodes import paths
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()

@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker.cluster.elected import Elected
-from oncelog.broker.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
 from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
 from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.cluster.elected import Elected
+from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.groups.offsets import Offsets
 from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode

@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.broker.cluster.channel import Channel, ChannelError
 from oncelog.client.values import Address
+from oncelog.cluster.channel import Channel, ChannelError
 from oncelog.coordination import Flow, sleep, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.events import EventQueue, Process, ProcessClock

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from oncelog.broker.apis import APIS, CLUSTER_APIS, ServedApi
+from oncelog.broker.apis import APIS, ServedApi
+from oncelog.cluster.apis import CLUSTER_APIS
 from tools.pages.kafka_apis import KAFKA_APIS, NOT_IN_CLUSTER, OVER_ZOOKEEPER, KafkaApi
 
 _INTRODUCTION = """\

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.broker.cluster.metrics import METRICS, Metric
+from oncelog.cluster.metrics import METRICS, Metric
 
 _INTRODUCTION = """\
 # Metrics of a broker in a cluster

@@ -35,25 +35,26 @@ class ServedApi(NamedTuple):
     minimum: int
     maximum: int
     module: str
-    """The one of `oncelog.broker.handlers` that serves it."""
+    """The one of `package` that serves it."""
     needs: Readiness = Readiness.COORDINATORS
     """What it waits for while the broker starts."""
     cluster_action: ClusterAction = ClusterAction.NONE
     """For ALL it is checked before the handler, whose module has `refusal`; otherwise by the handler."""
+    package: str = "oncelog.broker.handlers"
 
     @property
     def handle(self) -> Handler:
         """Imported when the first such request comes: there are many, and a start waits for none of them."""
-        return _handler(self.module)
+        return _handler(f"{self.package}.{self.module}")
 
     def refusal(self, request: Request, error: ErrorCode) -> Any:
         """The answer that says nothing but this."""
-        return import_module(f"oncelog.broker.handlers.{self.module}").refusal(request, error)
+        return import_module(f"{self.package}.{self.module}").refusal(request, error)
 
 
 @cache
 def _handler(module: str) -> Handler:
-    handler: Handler = import_module(f"oncelog.broker.handlers.{module}").handle
+    handler: Handler = import_module(module).handle
     return handler
 
 
@@ -111,43 +112,3 @@ _TABLE = (
 
 APIS: Mapping[int, ServedApi] = MappingProxyType({api.key: api for api in _TABLE})
 """What a broker serves that is alone."""
-
-_BETWEEN_BROKERS = (
-    ServedApi(4, "LeaderAndIsr", 5, 7, "leader_and_isr", Readiness.LOGS, ClusterAction.ALL),
-    ServedApi(5, "StopReplica", 3, 4, "stop_replica", Readiness.LOGS, ClusterAction.ALL),
-    ServedApi(6, "UpdateMetadata", 7, 8, "update_metadata", Readiness.LOGS, ClusterAction.ALL),
-    ServedApi(7, "ControlledShutdown", 2, 3, "controlled_shutdown", Readiness.LOGS, ClusterAction.ALL),
-    ServedApi(56, "AlterPartition", 2, 3, "alter_partition", Readiness.LOGS, ClusterAction.ALL),
-    ServedApi(67, "AllocateProducerIds", 0, 0, "allocate_producer_ids", Readiness.LOGS, ClusterAction.ALL),
-)
-"""What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
-
-_ONLY_IN_CLUSTER = (
-    ServedApi(50, "DescribeUserScramCredentials", 0, 0, "cluster.describe_user_scram_credentials"),
-    ServedApi(51, "AlterUserScramCredentials", 0, 0, "cluster.alter_user_scram_credentials"),
-)
-"""What a broker that is alone has no use for."""
-
-_ALONE = (68, 69, 74, 75)
-"""What a member of a cluster does not serve."""
-
-_OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46, 57)
-"""What a member of a cluster serves in a way of its own: handlers of the same names in `handlers.cluster`."""
-
-_MAXIMUM_IN_CLUSTER = {45: 0, 57: 1}
-"""Where a later version asks for what a controller over ZooKeeper does not do."""
-
-
-def _in_cluster(api: ServedApi) -> ServedApi:
-    module = f"cluster.{api.module}" if api.key in _OTHERWISE else api.module
-    return api._replace(module=module, maximum=_MAXIMUM_IN_CLUSTER.get(api.key, api.maximum))
-
-
-CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
-    {
-        api.key: _in_cluster(api)
-        for api in sorted((*_TABLE, *_BETWEEN_BROKERS, *_ONLY_IN_CLUSTER), key=lambda api: api.key)
-        if api.key not in _ALONE
-    }
-)
-"""What a broker serves that has others beside it."""

@@ -17,7 +17,7 @@ from oncelog.broker.after_a_crash import (
     put_away,
     replay_write_ahead,
 )
-from oncelog.broker.apis import APIS, CLUSTER_APIS
+from oncelog.broker.apis import APIS
 from oncelog.broker.boot import Boot
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
@@ -67,6 +67,7 @@ from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import Alone, ClusterView
+from oncelog.cluster.apis import CLUSTER_APIS
 from oncelog.coordination import Parked, start
 from oncelog.environment import Disk, DiskError, Random
 from oncelog.log import (
@@ -79,16 +80,16 @@ from oncelog.log import (
 
 if TYPE_CHECKING:
     from oncelog.broker.authentication import SaslAuthenticator
-    from oncelog.broker.cluster.altering import ClusterAlterations
-    from oncelog.broker.cluster.configs import ClusterConfigs
-    from oncelog.broker.cluster.controller import Controller
-    from oncelog.broker.cluster.membership import ClusterMembership
-    from oncelog.broker.cluster.scram_users import ClusterScramUsers
-    from oncelog.broker.cluster.topic_changes import TopicChanges
     from oncelog.broker.config.listener_security import ListenerSecurity
     from oncelog.broker.config.listeners import Endpoint
-    from oncelog.broker.storage.shared_topics import SharedTopics
-    from oncelog.zookeeper.session import ZooKeeper
+    from oncelog.cluster.altering import ClusterAlterations
+    from oncelog.cluster.configs import ClusterConfigs
+    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.membership import ClusterMembership
+    from oncelog.cluster.scram_users import ClusterScramUsers
+    from oncelog.cluster.shared_topics import SharedTopics
+    from oncelog.cluster.topic_changes import TopicChanges
+    from oncelog.cluster.zookeeper.session import ZooKeeper
 
 
 class BrokerCore:
@@ -221,7 +222,7 @@ class BrokerCore:
         self.membership = None
         if environment.zookeeper is not None and environment.network is not None:
             # A broker that is alone starts without all of it.
-            from oncelog.broker.cluster import beginning
+            from oncelog.cluster import beginning
 
             self.membership = beginning.new_membership(
                 self, environment.zookeeper, environment.network, environment.random
@@ -322,7 +323,7 @@ class BrokerCore:
             self.producer_ids = ProducerIds(blocks.next_block, blocks.first(), blocks.skip)
             self.known_brokers = OneBroker(self)
         else:
-            from oncelog.broker.cluster import beginning
+            from oncelog.cluster import beginning
 
             beginning.know_the_others(self, self.membership, self.shared_topics)
 
@@ -345,7 +346,7 @@ class BrokerCore:
             )
             self.topics = self.own_topics
             return [self.own_topics.replay_created(record) for record in state.topics.values()]
-        from oncelog.broker.cluster import beginning
+        from oncelog.cluster import beginning
 
         self.topics = self.shared_topics = beginning.new_topics(
             self,

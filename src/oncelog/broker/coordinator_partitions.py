@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.membership import ClusterMembership
     from oncelog.broker.coordinators.elections import Elections
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.topics import Topic, Topics
+    from oncelog.cluster.membership import ClusterMembership
 
 
 class Needs(Protocol):

@@ -8,7 +8,7 @@ from oncelog.environment import BrokerNetwork, Clock, Disk, Random, Workers
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.topics import Topics
-    from oncelog.zookeeper.session import ZooKeeper
+    from oncelog.cluster.zookeeper.session import ZooKeeper
 
 
 class Environment(NamedTuple):

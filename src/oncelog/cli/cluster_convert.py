@@ -17,7 +17,7 @@ from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.serve import broker_settings
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.converted import Converted
+    from oncelog.cluster.converted import Converted
 
 
 class Owner(StrEnum):
@@ -79,9 +79,9 @@ def convert(
     number goes on with the same replicas. Interrupted at any moment, the command is run again.
     """
     from oncelog.broker import Settings, log_directories
-    from oncelog.broker.cluster.converted import ConversionRefusedError
+    from oncelog.cluster.converted import ConversionRefusedError
+    from oncelog.cluster.zookeeper.znodes import ZnodeError
     from oncelog.environment import DirectoryInUseError, DiskError
-    from oncelog.zookeeper.znodes import ZnodeError
 
     try:
         given, remarks = broker_settings(config, named_values(settings or [], "--set"))

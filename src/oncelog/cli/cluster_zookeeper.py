@@ -19,7 +19,7 @@ from oncelog.cli.tables import print_json, print_table, printable
 from oncelog.cli.zookeeper_session import ZooKeeperConnect, in_session
 
 if TYPE_CHECKING:
-    from oncelog.zookeeper.session import Stat, ZooKeeper
+    from oncelog.cluster.zookeeper.session import Stat, ZooKeeper
 
 BELOW_USERS = re.compile(r"(^|/)config/users/")
 FACTS = ("version", "bytes", "children", "created", "czxid", "modified", "mzxid", "session")
@@ -79,8 +79,8 @@ async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[ReadZn
 
 
 async def _read_all(client: ZooKeeper, paths: list[str]) -> list[ReadZnode]:
-    from oncelog.broker.cluster.asking import read_each
-    from oncelog.zookeeper.session import Children, Data, GetChildren, GetData, ZooKeeperError
+    from oncelog.cluster.asking import read_each
+    from oncelog.cluster.zookeeper.session import Children, Data, GetChildren, GetData, ZooKeeperError
 
     data = await read_each(client, [GetData(path) for path in paths])
     children = await read_each(client, [GetChildren(path) for path in paths])

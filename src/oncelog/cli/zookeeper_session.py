@@ -11,7 +11,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 
 if TYPE_CHECKING:
-    from oncelog.zookeeper.session import ZooKeeper
+    from oncelog.cluster.zookeeper.session import ZooKeeper
 
 T = TypeVar("T")
 SESSION_MS, CONNECT_MS = 6_000, 10_000
@@ -34,7 +34,7 @@ def in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]
 
 
 async def _in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]) -> T | CommandError | None:
-    from oncelog.broker.cluster.asking import SessionEndedError
+    from oncelog.cluster.asking import SessionEndedError
     from oncelog.coordination import start
     from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
 

@@ -8,17 +8,17 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from oncelog.broker import Settings
-from oncelog.broker.cluster.conversion import convert
-from oncelog.broker.cluster.converted import Converted
-from oncelog.broker.cluster.kafka_directories import give_to_kafka, take_from_kafka
-from oncelog.broker.cluster.left_alone import read_left_alone
 from oncelog.broker.storage.journal import FILE_NAME
+from oncelog.cluster.conversion import convert
+from oncelog.cluster.converted import Converted
+from oncelog.cluster.kafka_directories import give_to_kafka, take_from_kafka
+from oncelog.cluster.left_alone import read_left_alone
+from oncelog.cluster.zookeeper.session import ZooKeeperSessionState
 from oncelog.coordination import start
 from oncelog.environment import Disk
 from oncelog.log import DataDirectory, LogDirectories
 from oncelog.server.clock import RealRandom
 from oncelog.server.disk import RealDisk
-from oncelog.zookeeper.session import ZooKeeperSessionState
 
 if TYPE_CHECKING:
     from oncelog.server.zookeeper import RealZooKeeper

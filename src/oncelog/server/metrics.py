@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Iterable
 
-from oncelog.broker.cluster.metrics import CONTENT_TYPE
+from oncelog.cluster.metrics import CONTENT_TYPE
 
 REQUEST_BYTES_MAX = 16_384
 REQUEST_TIMEOUT_S = 10

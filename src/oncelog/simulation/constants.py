@@ -11,13 +11,12 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any, NamedTuple
 
-from oncelog import controller
 from oncelog.broker import dispatch, fetching, housekeeping, slices
-from oncelog.broker.cluster import configs
 from oncelog.broker.coordinators import loading, producer_ids
 from oncelog.broker.handlers import offset_commit
-from oncelog.broker.storage import closing, durability, log_settings, opening, partition, shared_topics
+from oncelog.broker.storage import closing, durability, log_settings, opening, partition
 from oncelog.client.producer import producing
+from oncelog.cluster import configs, controller, shared_topics
 from oncelog.log import entry_file, kept_end, read_positions, scan, segment, snapshots
 from oncelog.log.compaction import cleaning, grouping
 from oncelog.records import Effort

@@ -26,8 +26,8 @@ from harness.transaction_in_memory import (
     visible,
 )
 from oncelog.broker import slices
-from oncelog.broker.cluster.members import ClusterMembers
 from oncelog.broker.coordinators import loading
+from oncelog.cluster.members import ClusterMembers
 from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
 from oncelog.simulation.audit import audit_coordinators

@@ -10,9 +10,9 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, live_broker, stopped
 from oncelog.broker import slices
-from oncelog.broker.cluster.channel import ChannelError
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.view import Leadership
+from oncelog.cluster.channel import ChannelError
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 

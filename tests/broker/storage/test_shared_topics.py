@@ -9,8 +9,8 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, TOPIC_ID, errors_of, known, led, produced, records, stopped
 from oncelog.broker.storage.partition import ReplicaRole
-from oncelog.broker.storage.shared_topics import ReplicaId, SharedTopics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
+from oncelog.cluster.shared_topics import ReplicaId, SharedTopics
 from oncelog.log import DamagedLogError
 from oncelog.wire import ErrorCode
 

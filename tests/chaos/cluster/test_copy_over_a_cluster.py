@@ -32,7 +32,7 @@ from tests.chaos.copying import (
     read_to_the_end,
     records_fed,
 )
-from tests.cluster.replicas import wait_until_equal, wait_until_in_sync
+from tests.cluster.processes.replicas import wait_until_equal, wait_until_in_sync
 
 SEED = int(os.environ.get("ONCELOG_SEED", "1"))
 SECONDS = float(os.environ.get("ONCELOG_CHAOS_SECONDS", "15"))

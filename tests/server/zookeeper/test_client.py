@@ -13,10 +13,7 @@ import pytest
 import uvloop
 from kazoo.client import KazooClient
 
-from oncelog.coordination import Parked
-from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
-from oncelog.server.zookeeper.connection import ServerConnection
-from oncelog.zookeeper.session import (
+from oncelog.cluster.zookeeper.session import (
     Check,
     Children,
     Create,
@@ -33,6 +30,9 @@ from oncelog.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
+from oncelog.coordination import Parked
+from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
+from oncelog.server.zookeeper.connection import ServerConnection
 
 TIMEOUT_MS = 3000
 LONG_TIMEOUT_MS = 10_000

@@ -31,11 +31,11 @@ from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.verification import TransactionVerification
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterView
+    from oncelog.cluster.verification import TransactionVerification
     from oncelog.environment import Clock, Workers
 
 ALL_IN_SYNC = -1

@@ -20,11 +20,11 @@ from oncelog.transactions.versions import offset_commit_adds_partitions, transac
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.cluster.verification import TransactionVerification
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterView
+    from oncelog.cluster.verification import TransactionVerification
     from oncelog.environment import Clock
 
 Key = tuple[str, int]

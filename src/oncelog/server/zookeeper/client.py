@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 
-from oncelog.server.zookeeper import records
-from oncelog.server.zookeeper.addresses import Ensemble
-from oncelog.server.zookeeper.connection import Guard, ServerConnection
-from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
-from oncelog.zookeeper.conversation import ConversationClient, Phase
-from oncelog.zookeeper.session import (
+from oncelog.cluster.zookeeper.conversation import ConversationClient, Phase
+from oncelog.cluster.zookeeper.session import (
     NodeChange,
     Request,
     Result,
     ZooKeeperError,
 )
+from oncelog.server.zookeeper import records
+from oncelog.server.zookeeper.addresses import Ensemble
+from oncelog.server.zookeeper.connection import Guard, ServerConnection
+from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
 
-logger = logging.getLogger("oncelog.zookeeper")
+logger = logging.getLogger("oncelog.cluster.zookeeper")
 
 SILENCE_SHARE = 2 / 3
 """Of the session's timeout: a server that answers nothing for so long is left, and there is time to find another one."""

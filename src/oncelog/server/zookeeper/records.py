@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from kazoo.protocol import serialization as jute
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from oncelog.zookeeper.session import (
+from oncelog.cluster.zookeeper.session import (
     Check,
     Children,
     Create,

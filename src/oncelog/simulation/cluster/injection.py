@@ -10,16 +10,16 @@ from random import Random
 
 from oncelog.broker import slices
 from oncelog.client import requests
+from oncelog.cluster.zookeeper.znodes import paths
 from oncelog.coordination import start
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.cluster.faults import ClusterFault
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.metadata import ClusterMetadata
+from oncelog.simulation.cluster.zookeeper import ENSEMBLE, SimulatedEnsemble
 from oncelog.simulation.events import EventQueue
 from oncelog.simulation.faults import PlannedFault
 from oncelog.simulation.network import Network, StreamEnd
-from oncelog.simulation.zookeeper import ENSEMBLE, SimulatedEnsemble
-from oncelog.zookeeper.znodes import paths
 
 DOWN_MS = (10.0, 12_000.0)
 FOR_A_MOMENT_MS = (1.0, 400.0)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from oncelog.broker import BrokerCore, Environment, Readiness
-from oncelog.broker.cluster.asking import SessionEndedError
+from oncelog.cluster.asking import SessionEndedError
 from oncelog.simulation.broker_node import RETRY_START_MS, BrokerNode
+from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.events import EventQueue, Process
 from oncelog.simulation.links import SimulatedLinks
 from oncelog.simulation.network import Network
-from oncelog.simulation.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 
 
 class MemberNode(BrokerNode):

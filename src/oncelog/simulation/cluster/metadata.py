@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from oncelog.simulation.zookeeper import SimulatedEnsemble
-from oncelog.zookeeper.znodes import (
+from oncelog.cluster.zookeeper.znodes import (
     PartitionStateZnode,
     decode_controller,
     decode_controller_epoch,
@@ -15,6 +14,7 @@ from oncelog.zookeeper.znodes import (
     decode_topic,
     paths,
 )
+from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 
 # Everything is looked at after each event, and little of it has changed.
 _partition_state = lru_cache(maxsize=4096)(decode_partition_state)

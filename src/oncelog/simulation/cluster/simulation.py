@@ -15,6 +15,7 @@ from oncelog.simulation.cluster.ledger import Ledger
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.metadata import ClusterMetadata
 from oncelog.simulation.cluster.written_states import WrittenStates
+from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.driving import MINUTE_MS, Driver
 from oncelog.simulation.events import Event, EventQueue, stream
@@ -27,7 +28,6 @@ from oncelog.simulation.population import Population, busy_client, ends_of, unco
 from oncelog.simulation.report import Report, failure_of, report_of
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.simulation.workload import PARTITIONS
-from oncelog.simulation.zookeeper import SimulatedEnsemble
 
 READY_MS = MINUTE_MS
 PACES = (0.97, 1.03)

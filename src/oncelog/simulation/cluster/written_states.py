@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from oncelog.cluster.zookeeper.znodes import PartitionStateZnode
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.cluster.metadata import ClusterMetadata, TrackedPartition
-from oncelog.zookeeper.znodes import PartitionStateZnode
 
 
 class WrittenStates:

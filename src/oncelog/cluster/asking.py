@@ -1,0 +1,77 @@
+"""Asking ZooKeeper until it has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from oncelog.cluster.zookeeper.session import (
+    Create,
+    Exists,
+    GetChildren,
+    GetData,
+    Request,
+    Result,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from oncelog.cluster.zookeeper.znodes import paths
+from oncelog.coordination import Parked
+from oncelog.environment import Clock
+
+T = TypeVar("T")
+Reading = GetData | GetChildren | Exists
+
+
+class SessionEndedError(Exception):
+    """The session expired while a request was under way: what it was for is void."""
+
+
+async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
+    """The answer. After a lost connection the request is sent again, and may be carried out twice.
+
+    Raises SessionEndedError.
+    """
+    while True:
+        result = await zookeeper.submit(request)
+        if result is ZooKeeperError.SESSION_EXPIRED:
+            raise SessionEndedError
+        if result is not ZooKeeperError.CONNECTION_LOSS:
+            return result
+
+
+async def catch_up(zookeeper: ZooKeeper) -> bool:
+    """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
+
+    What is read next is not older: a server that is behind knows no new topic, and no new controller. Raises SessionEndedError.
+    """
+    return await ask(zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
+
+
+async def read_each(zookeeper: ZooKeeper, requests: Sequence[Reading]) -> list[Result]:
+    """The answers, in whichever session they come. All requests are under way at once."""
+    under_way = [zookeeper.submit(request) for request in requests]
+    return [await _read(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
+
+
+async def _read(zookeeper: ZooKeeper, request: Reading, under_way: Parked[Result]) -> Result:
+    result = await under_way
+    while result in (ZooKeeperError.SESSION_EXPIRED, ZooKeeperError.CONNECTION_LOSS):
+        result = await zookeeper.submit(request)
+    return result
+
+
+async def within(clock: Clock, timeout_ms: float, under_way: Parked[T]) -> T | None:
+    """What comes of it, or None when the time is over: it goes on, and nobody waits for it."""
+    over: Parked[T | None] = Parked()
+
+    def release(value: T | None) -> None:
+        if not over.is_released:
+            over.release(value)
+
+    under_way.then(release)
+    timer = clock.call_later(max(timeout_ms, 0), lambda: release(None))
+    try:
+        return await over
+    finally:
+        timer.cancel()

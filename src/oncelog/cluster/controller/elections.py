@@ -1,0 +1,91 @@
+"""Who leads a partition next: Kafka's four elections, as functions of what is known (Election.scala of 3.9).
+
+Each returns who has to be told besides, and no state where nobody may lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from enum import Enum, auto
+from typing import NamedTuple
+
+from oncelog.cluster.controller.values import LeaderAndIsr
+
+IsOnline = Callable[[int], bool]
+
+
+class ElectionStrategy(Enum):
+    """Why a leader is looked for."""
+
+    OFFLINE = auto()
+    """There is none, or it is gone; unclean only where the topic allows it."""
+    OFFLINE_UNCLEAN = auto()
+    """The same, and somebody has asked for an unclean election."""
+    REASSIGNMENT = auto()
+    PREFERRED = auto()
+    CONTROLLED_SHUTDOWN = auto()
+
+
+class Election(NamedTuple):
+    elected: LeaderAndIsr | None
+    recipients: tuple[int, ...]
+    """The replicas that are told of it by LeaderAndIsr."""
+    is_unclean: bool = False
+
+
+def offline_election(
+    replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline, *, allow_unclean: bool
+) -> Election:
+    """The first live replica that is in sync, and who else of those lives. Else, if allowed, the first that lives, alone."""
+    live = tuple(filter(is_online, replicas))
+    in_sync = next((replica for replica in live if replica in led.isr), None)
+    if in_sync is not None:
+        return Election(led.new_leader_and_isr(in_sync, tuple(filter(is_online, led.isr))), live)
+    if allow_unclean and live:
+        return Election(led.new_recovering_leader(live[0]), live, is_unclean=True)
+    return Election(None, live)
+
+
+def needs_unclean_election(led: LeaderAndIsr, is_online: IsOnline) -> bool:
+    """Whether nobody who is in sync lives: only then is it asked what the topic allows."""
+    return not any(map(is_online, led.isr))
+
+
+def reassignment_election(target: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline) -> Election:
+    """The first of the target replicas that lives and is in sync."""
+    leader = next((replica for replica in target if is_online(replica) and replica in led.isr), None)
+    return Election(None if leader is None else led.new_leader(leader), target)
+
+
+def preferred_election(replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline) -> Election:
+    """The first replica of the assignment, if it lives and is in sync."""
+    if not preferred_may_lead(replicas, led, is_online):
+        return Election(None, replicas)
+    return Election(led.new_leader(replicas[0]), replicas)
+
+
+def preferred_may_lead(replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline) -> bool:
+    return bool(replicas) and is_online(replicas[0]) and replicas[0] in led.isr
+
+
+def controlled_shutdown_election(
+    replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline, shutting_down: Collection[int]
+) -> Election:
+    """The first that is in sync, lives and stays. Who shuts down leaves the in-sync replicas, and is told.
+
+    `is_online` counts brokers that shut down as live.
+    """
+    live = tuple(filter(is_online, replicas))
+    leader = next((replica for replica in live if replica in led.isr and replica not in shutting_down), None)
+    if leader is None:
+        return Election(None, live)
+    isr = tuple(replica for replica in led.isr if replica not in shutting_down)
+    return Election(led.new_leader_and_isr(leader, isr), live)
+
+
+def without_replica(led: LeaderAndIsr, broker_id: int) -> LeaderAndIsr:
+    """The state after a replica went offline. The last in-sync replica stays, so that it may lead when it is back."""
+    leader = -1 if led.leader == broker_id else led.leader
+    if len(led.isr) == 1:
+        return led.new_leader_and_isr(leader, led.isr)
+    return led.new_leader_and_isr(leader, tuple(replica for replica in led.isr if replica != broker_id))

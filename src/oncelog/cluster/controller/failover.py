@@ -1,0 +1,107 @@
+"""What a broker does first when it has become the controller (KafkaController.onControllerFailover)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from oncelog.cluster.controller.brokers import tell
+from oncelog.cluster.controller.context import ControllerContext
+from oncelog.cluster.controller.deletion import drop_deletions, halt, resume_deletions
+from oncelog.cluster.controller.leader_elections import elect_from_znode
+from oncelog.cluster.controller.partitions import bring_online
+from oncelog.cluster.controller.reassignment import reassign_from_znode, resume_reassignments
+from oncelog.cluster.controller.replicas import change_replicas
+from oncelog.cluster.controller.states import PartitionState, ReplicaState
+from oncelog.cluster.controller.steps import Steps
+from oncelog.cluster.controller.topics import take_in
+from oncelog.cluster.controller.values import LeaderAndIsr, RegisteredBroker, Replica, TopicAssignment, TopicPartition
+
+logger = logging.getLogger("oncelog.cluster.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What ZooKeeper has of the cluster. `fresh_ids` are for those topics that have none."""
+
+    brokers: Mapping[int, RegisteredBroker]
+    topics: Mapping[str, TopicAssignment]
+    leaders: Mapping[TopicPartition, LeaderAndIsr]
+    deletions: Collection[str]
+    reassignments: Mapping[TopicPartition, tuple[int, ...]] | None
+    """Of `/admin/reassign_partitions`, if there is such a znode."""
+    preferred_elections: Collection[TopicPartition] | None
+    """Of `/admin/preferred_replica_election`, if there is such a znode."""
+    fresh_ids: Mapping[str, UUID]
+
+
+def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: bool) -> Steps[None]:
+    """Know everything, tell every broker, and go on with what the controller before has left."""
+    context.brokers.update(snapshot.brokers)
+    context.topics.update(snapshot.topics)
+    yield from take_in(context, snapshot.topics, snapshot.fresh_ids)
+    context.leaders.update(snapshot.leaders)
+    context.being_reassigned.update(
+        partition for partition in context.partitions() if context.assignment(partition).is_being_reassigned
+    )
+    yield from _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
+    # Brokers have to know each other before LeaderAndIsr tells them whom to follow. They serve clients from now on, also those
+    # that have just started: else they would say that topics are not there until the elections are over.
+    yield from tell(context, context.brokers, context.partitions())
+    yield from _start_replicas(context)
+    yield from _start_partitions(context)
+    logger.info("broker %d is the controller in epoch %d", context.controller_id, context.controller_epoch)
+    resumed: set[TopicPartition] = set()
+    if snapshot.reassignments is not None:
+        resumed = yield from reassign_from_znode(context, snapshot.reassignments)
+    yield from resume_reassignments(context, context.being_reassigned - resumed)
+    if may_delete_topics:
+        yield from resume_deletions(context)
+    if snapshot.preferred_elections is not None:
+        yield from elect_from_znode(context, snapshot.preferred_elections)
+
+
+def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_delete_topics: bool) -> Steps[None]:
+    """A topic without znodes is one whose deletion was nearly over: what is left of it goes, too."""
+    if not may_delete_topics:
+        yield from drop_deletions(sorted(topics))
+        return
+    context.to_be_deleted.update(topics)
+    halt(context, {partition[0] for partition in context.being_reassigned}, "it is reassigned")
+    offline = {
+        replica.topic
+        for topic in context.to_be_deleted
+        for replica in context.replicas_of_topic(topic)
+        if not context.is_replica_online(replica.broker_id, replica.partition)
+    }
+    halt(context, offline, "a replica is offline")
+
+
+def _start_replicas(context: ControllerContext) -> Steps[None]:
+    online: list[Replica] = []
+    offline: list[Replica] = []
+    for replica in context.replicas_of(context.partitions()):
+        if context.is_replica_online(replica.broker_id, replica.partition):
+            context.replica_states[replica] = ReplicaState.ONLINE
+            online.append(replica)
+        else:
+            # Whether it was being deleted when its broker went is not known.
+            context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
+            offline.append(replica)
+    yield from change_replicas(context, online, ReplicaState.ONLINE)
+    yield from change_replicas(context, offline, ReplicaState.OFFLINE)
+
+
+def _start_partitions(context: ControllerContext) -> Steps[None]:
+    for partition in context.partitions():
+        led = context.leaders.get(partition)
+        if led is None:
+            state = PartitionState.NEW
+        elif context.is_replica_online(led.leader, partition):
+            state = PartitionState.ONLINE
+        else:
+            state = PartitionState.OFFLINE
+        context.partition_states[partition] = state
+    yield from bring_online(context)

@@ -1,0 +1,113 @@
+"""Elections that somebody asks for, and those by which the preferred replicas lead again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from enum import Enum
+
+from oncelog.cluster.controller.context import ControllerContext
+from oncelog.cluster.controller.elections import ElectionStrategy, preferred_may_lead
+from oncelog.cluster.controller.partitions import (
+    ElectionResult,
+    ElectionResults,
+    StateChangeFailed,
+    change_partitions,
+)
+from oncelog.cluster.controller.states import PartitionState
+from oncelog.cluster.controller.steps import DeletePreferredElection, Steps, write_all
+from oncelog.cluster.controller.values import NO_LEADER, ApiError, TopicPartition
+from oncelog.cluster.zookeeper.session import ZooKeeperError
+from oncelog.wire import ErrorCode
+
+logger = logging.getLogger("oncelog.cluster.controller")
+
+
+class ElectionType(Enum):
+    """The numbers of ElectLeaders (KIP-460)."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
+
+ElectionAnswers = dict[TopicPartition, int | ApiError]
+"""Who leads now, or why nothing has changed."""
+
+
+def elect_leaders(
+    context: ControllerContext, partitions: Collection[TopicPartition], election_type: ElectionType
+) -> Steps[ElectionAnswers]:
+    """As ElectLeaders asks. An unclean election is held whatever the topic allows, for somebody has decided it."""
+    answers: ElectionAnswers = {}
+    electable = []
+    for partition in partitions:
+        problem = _problem(context, partition, election_type)
+        if problem is None:
+            electable.append(partition)
+        else:
+            answers[partition] = problem
+    results = yield from _elect(context, electable, election_type)
+    return answers | {partition: _answer(result, election_type) for partition, result in results.items()}
+
+
+def elect_from_znode(context: ControllerContext, partitions: Collection[TopicPartition]) -> Steps[None]:
+    """As `/admin/preferred_replica_election` asks; the znode is removed whatever came of it."""
+    yield from elect_leaders(context, partitions, ElectionType.PREFERRED)
+    yield from write_all([DeletePreferredElection()])
+
+
+def rebalance(context: ControllerContext, imbalance_percentage: int) -> Steps[None]:
+    """auto.leader.rebalance.enable: brokers get back what they should lead, each if it leads too little of that."""
+    preferred: dict[int, list[TopicPartition]] = {}
+    for partition in context.partitions():
+        replicas = context.replicas(partition)
+        if replicas and partition[0] not in context.to_be_deleted:
+            preferred.setdefault(replicas[0], []).append(partition)
+    for broker_id, partitions in sorted(preferred.items()):
+        elsewhere = [
+            partition
+            for partition in partitions
+            if partition in context.leaders and context.leaders[partition].leader != broker_id
+        ]
+        if len(elsewhere) / len(partitions) > imbalance_percentage / 100:
+            wanted = [partition for partition in elsewhere if _preferred_may_lead(context, partition)]
+            yield from _elect(context, wanted, ElectionType.PREFERRED)
+
+
+def _preferred_may_lead(context: ControllerContext, partition: TopicPartition) -> bool:
+    return preferred_may_lead(context.replicas(partition), context.leaders[partition], context.online_at(partition))
+
+
+def _problem(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ApiError | None:
+    if not context.replicas(partition):
+        return ApiError(ErrorCode.unknown_topic_or_partition, "The partition does not exist.")
+    if partition[0] in context.to_be_deleted:
+        return ApiError(ErrorCode.invalid_topic_exception, "The topic is being deleted")
+    led = context.leaders.get(partition)
+    leader = NO_LEADER if led is None else led.leader
+    if election_type is ElectionType.PREFERRED:
+        is_needed = leader != context.replicas(partition)[0]
+    else:
+        is_needed = not context.is_live(leader)
+    return None if is_needed else NOT_NEEDED
+
+
+def _elect(
+    context: ControllerContext, partitions: list[TopicPartition], election_type: ElectionType
+) -> Steps[ElectionResults]:
+    is_preferred = election_type is ElectionType.PREFERRED
+    strategy = ElectionStrategy.PREFERRED if is_preferred else ElectionStrategy.OFFLINE_UNCLEAN
+    results = yield from change_partitions(context, partitions, PartitionState.ONLINE, strategy)
+    return results
+
+
+def _answer(result: ElectionResult, election_type: ElectionType) -> int | ApiError:
+    if isinstance(result, StateChangeFailed):
+        is_preferred = election_type is ElectionType.PREFERRED
+        code = ErrorCode.preferred_leader_not_available if is_preferred else ErrorCode.eligible_leaders_not_available
+        return ApiError(code, result.message)
+    if isinstance(result, ZooKeeperError):
+        return ApiError(ErrorCode.unknown_server_error)
+    return result.leader

@@ -1,0 +1,26 @@
+"""AllocateProducerIds v0: a broker asks the controller for a block of producer ids (KIP-730)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.request import Request
+from oncelog.cluster import controller_handlers
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.cluster.controller_events import Controller
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    controller: Controller
+
+
+def handle(broker: Needs, request: Request) -> Any:
+    return controller_handlers.allocate_producer_ids(broker.controller, request.version, request.body)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, producer_id_start=0, producer_id_len=0)

@@ -1,0 +1,29 @@
+"""AlterPartition v2-3: the leader of a partition asks the controller for another in-sync set (KIP-497).
+
+v2 names topics by id; v3 has the epochs of the members' brokers, as far as the leader knows them (KIP-903).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.request import Request
+from oncelog.cluster import controller_handlers
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.cluster.controller_events import Controller
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    controller: Controller
+
+
+def handle(broker: Needs, request: Request) -> Any:
+    return controller_handlers.alter_partition(broker.controller, request.version, request.body)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, topics=())

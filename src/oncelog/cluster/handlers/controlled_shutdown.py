@@ -1,0 +1,26 @@
+"""ControlledShutdown v2-3: a broker that is about to stop has the controller hand on what it leads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from oncelog.broker.request import Request
+from oncelog.cluster import controller_handlers
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.cluster.controller_events import Controller
+
+
+class Needs(Protocol):
+    """What this API needs of the broker."""
+
+    controller: Controller
+
+
+def handle(broker: Needs, request: Request) -> Any:
+    return controller_handlers.controlled_shutdown(broker.controller, request.version, request.body)
+
+
+def refusal(request: Request, error: ErrorCode) -> Any:
+    return request.answer(error_code=error, remaining_partitions=())

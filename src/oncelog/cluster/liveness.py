@@ -1,0 +1,167 @@
+"""Whether this broker is among the live ones, as far as it can know: only then it leads, and takes orders of the controller."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from oncelog.cluster.asking import SessionEndedError
+from oncelog.cluster.registration import Registration
+from oncelog.cluster.zookeeper.session import ZooKeeperSessionState
+from oncelog.coordination import Parked, Task, start
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.cluster.zookeeper.session import ZooKeeper
+    from oncelog.environment import Clock, Timer
+
+logger = logging.getLogger("oncelog.broker")
+
+
+class BrokerState(Enum):
+    STARTING = "it is not registered yet"
+    RUNNING = "it is registered"
+    FENCED = "it has no session with ZooKeeper, or none that it knows of"
+    REGISTERING = "it has a session again, and is registered anew"
+
+
+STARTING, RUNNING, FENCED, REGISTERING = BrokerState
+TRANSITIONS: dict[tuple[BrokerState, BrokerState], str] = {
+    (STARTING, RUNNING): "its entry is in ZooKeeper",
+    (
+        RUNNING,
+        FENCED,
+    ): "its session has expired, or ZooKeeper may have heard nothing of it for as long as a session lasts",
+    (FENCED, FENCED): "its session expires after a silence",
+    (FENCED, REGISTERING): "there is a session again, or it may not be over",
+    (REGISTERING, RUNNING): "its new entry is in ZooKeeper",
+    (REGISTERING, FENCED): "the session was lost meanwhile",
+}
+
+
+class Liveness:
+    """Hears of the session, and keeps the broker's entry. `on_fenced` has to see to it that the broker leads nothing any more;
+    `on_registered` is called each time there is a new entry.
+
+    ZooKeeper ends a session when it has heard nothing of it for as long as it lasts, whatever the client knows by then. What
+    has been answered ZooKeeper has heard not before it was sent: from there on the time is counted.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        registration: Registration,
+        zookeeper: ZooKeeper,
+        on_fenced: Callable[[], None],
+        on_registered: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._registration = registration
+        self._zookeeper = zookeeper
+        self._on_fenced = on_fenced
+        self._on_registered = on_registered
+        self._state = STARTING
+        self._registered: Parked[None] = Parked()
+        self._end: Timer | None = None
+        """Comes when the session may be over, or is to be looked at again."""
+        self._renewing: Task[None] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """This broker's epoch; -1 before it has one."""
+        return self._registration.epoch
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether nobody else can lead yet what this broker leads. Where this process was paused, no timer has told yet."""
+        return self._state is RUNNING and self._left_ms > 0
+
+    @property
+    def _left_ms(self) -> float:
+        return self._zookeeper.session_timeout_ms - self._zookeeper.unheard_ms
+
+    async def register(self) -> None:
+        """Be among the live brokers for the first time, in whichever session that comes about."""
+        while self._state is STARTING:
+            try:
+                await self._registration.register()
+            except SessionEndedError:
+                continue
+            self._move(RUNNING)
+        self._on_registered()
+        self._registered.release(None)
+        self._watch()
+
+    async def problem(self, broker_epoch: int) -> ErrorCode | None:
+        """STALE_BROKER_EPOCH for an order that is for an earlier life of this broker, or one that is over (KIP-380), or for none.
+
+        One that comes before there is an epoch waits: it may be for the entry that is just being made.
+        """
+        await self._registered
+        if self._state is RUNNING and broker_epoch == self.epoch:
+            return None
+        # The next entry may be known to the controller before it is known here.
+        is_next = broker_epoch > self.epoch and await self._registration.is_epoch(broker_epoch)
+        return None if is_next and broker_epoch >= self.epoch else ErrorCode.stale_broker_epoch
+
+    def session_changed(self, state: ZooKeeperSessionState) -> None:
+        """Who has lost its session is dead for the others: what it led somebody else leads, or will.
+
+        So is, as far as this broker can know, who ZooKeeper may have heard nothing of for as long as a session lasts.
+        """
+        if self._state is STARTING:
+            return
+        if state is ZooKeeperSessionState.EXPIRED:
+            self._fence("its session with ZooKeeper has expired")
+        elif state is ZooKeeperSessionState.CONNECTED and self._state is FENCED:
+            self._begin_renewing()
+
+    def _watch(self) -> None:
+        """Look again when the session may be over, unless ZooKeeper answers something until then."""
+        left_ms = self._left_ms
+        if left_ms > 0:
+            self._end = self._clock.call_later(left_ms, self._watch)
+            return
+        self._end = None
+        self._fence("ZooKeeper may have heard nothing of it for as long as a session lasts")
+        # The session may be there still: after a pause of this process even the connection may be as it was.
+        self._begin_renewing()
+
+    def _fence(self, reason: str) -> None:
+        logger.warning("this broker leads and follows nothing until it is registered again: %s", reason)
+        self._end_renewing()
+        self._stop_watching()
+        self._move(FENCED)
+        self._on_fenced()
+
+    def _begin_renewing(self) -> None:
+        self._move(REGISTERING)
+        self._renewing = start(self._renew())
+
+    async def _renew(self) -> None:
+        """It is ended before a session that expires ends it."""
+        await self._registration.renew()
+        self._renewing = None
+        self._move(RUNNING)
+        self._on_registered()
+        self._watch()
+
+    def _end_renewing(self) -> None:
+        if self._renewing is not None:
+            self._renewing.end()
+            self._renewing = None
+
+    def _stop_watching(self) -> None:
+        if self._end is not None:
+            self._end.cancel()
+            self._end = None
+
+    def stop(self) -> None:
+        self._end_renewing()
+        self._stop_watching()
+
+    def _move(self, state: BrokerState) -> None:
+        assert (self._state, state) in TRANSITIONS, (self._state, state)
+        self._state = state

@@ -1,0 +1,154 @@
+"""The users of SCRAM that a cluster keeps in ZooKeeper, below `/config/users` (KIP-84, KIP-554), for the brokers they log in at."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from oncelog.cluster.asking import SessionEndedError, ask, within
+from oncelog.cluster.config_writes import change_configs
+from oncelog.cluster.controller import ApiError
+from oncelog.cluster.scram_credentials import USERS
+from oncelog.cluster.zookeeper.session import Children, GetChildren
+from oncelog.cluster.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize
+from oncelog.coordination import Parked, start
+from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.security.kinds import Scram
+from oncelog.security.scram_server import ScramCredential
+from oncelog.wire import ErrorCode
+
+if TYPE_CHECKING:
+    from oncelog.cluster.configs import ClusterConfigs
+    from oncelog.cluster.zookeeper.session import ZooKeeper
+    from oncelog.environment import Clock
+
+logger = logging.getLogger("oncelog.broker")
+
+TIMEOUT_MS = 30_000
+"""The requests name none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
+ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
+
+MECHANISMS = {1: Scram.SHA_256, 2: Scram.SHA_512}
+"""By their numbers in requests."""
+NUMBERS = {mechanism: number for number, mechanism in MECHANISMS.items()}
+
+EMPTY_NAME = ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
+UNKNOWN_MECHANISM = ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
+TOO_FEW = ApiError(ErrorCode.unacceptable_credential, "Too few iterations")
+TOO_MANY = ApiError(ErrorCode.unacceptable_credential, "Too many iterations")
+TWICE = ApiError(ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request")
+NOT_THERE = ApiError(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
+TIMED_OUT = ApiError(ErrorCode.request_timed_out, "ZooKeeper has not answered in time")
+
+
+@dataclass(frozen=True, slots=True)
+class NewCredential:
+    """`salted_password` is what the client has made of the password: the password itself stays there."""
+
+    iterations: int
+    salt: bytes = field(repr=False)
+    salted_password: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialChange:
+    """For one mechanism of a user, by its number in the request. Without `new` the credential goes."""
+
+    mechanism: int
+    new: NewCredential | None
+
+    @property
+    def problem(self) -> ApiError | None:
+        if self.mechanism not in MECHANISMS:
+            return UNKNOWN_MECHANISM
+        if self.new is not None and self.new.iterations < ITERATIONS_MIN:
+            return TOO_FEW
+        if self.new is not None and self.new.iterations > ITERATIONS_MAX:
+            return TOO_MANY
+        return None
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+    cluster_configs: ClusterConfigs
+    zookeeper: ZooKeeper
+
+
+class ClusterScramUsers:
+    """One change at a time, so that each begins with what the one before has left."""
+
+    def __init__(self, broker: Needs) -> None:
+        self._broker = broker
+        self._changes = OneAtATime()
+
+    async def all(self) -> dict[str, dict[Scram, int]]:
+        """The iterations of each user's mechanisms. Raises SessionEndedError."""
+        found = await ask(self._broker.zookeeper, GetChildren(paths.config_type(USERS)))
+        names = found.names if isinstance(found, Children) else ()
+        return await self.of([desanitize(name) for name in sorted(names)])
+
+    async def of(self, users: Sequence[str]) -> dict[str, dict[Scram, int]]:
+        """Of those that have such credentials."""
+        stored = await self._broker.cluster_configs.stored_each([_entity(user) for user in users])
+        found = {user: _iterations(user, configs) for user, configs in zip(users, stored, strict=True)}
+        return {user: one for user, one in found.items() if one}
+
+    async def change(self, user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
+        """All of them or none; None when they are made. It goes on by itself, whether or not somebody still waits for it."""
+        problem = _problem(user, changes)
+        if problem is not None:
+            return problem
+        changed: Parked[tuple[ApiError | None]] = start(self._in_turn(user, changes))
+        answered = await within(self._broker.clock, TIMEOUT_MS, changed)
+        return TIMED_OUT if answered is None else answered[0]
+
+    async def _in_turn(self, user: str, changes: Sequence[CredentialChange]) -> tuple[ApiError | None]:
+        await self._changes.enter()
+        try:
+            return (await self._change(user, changes),)
+        except SessionEndedError:
+            return (TIMED_OUT,)
+        finally:
+            self._changes.leave()
+
+    async def _change(self, user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
+        configs = await self._broker.cluster_configs.stored(_entity(user))
+        for one in changes:
+            mechanism = MECHANISMS[one.mechanism]
+            if one.new is not None:
+                new = one.new
+                credential = ScramCredential.of_salted_password(
+                    mechanism, new.salted_password, new.salt, new.iterations
+                )
+                configs[mechanism] = str(credential)
+            elif configs.pop(mechanism, None) is None:
+                return NOT_THERE
+        return await change_configs(self._broker.zookeeper, _entity(user), configs)
+
+
+def _problem(user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
+    if not user:
+        return EMPTY_NAME
+    for one in changes:
+        if one.problem is not None:
+            return one.problem
+    return None if len({one.mechanism for one in changes}) == len(changes) else TWICE
+
+
+def _entity(user: str) -> ConfigEntity:
+    return ConfigEntity(USERS, sanitize(user))
+
+
+def _iterations(user: str, configs: Mapping[str, str]) -> dict[Scram, int]:
+    found = {}
+    for mechanism in Scram:
+        try:
+            if mechanism in configs:
+                found[mechanism] = ScramCredential.parse(configs[mechanism]).iterations
+        except ValueError as error:
+            logger.warning("%s of user %s in ZooKeeper is left alone: %s", mechanism, user, error)
+    return found

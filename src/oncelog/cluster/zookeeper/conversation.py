@@ -1,0 +1,140 @@
+"""A client's side of its sessions, whoever carries the requests: what waits, what is under way, and the watches."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+
+from oncelog.cluster.zookeeper.limits import refusal
+from oncelog.cluster.zookeeper.session import (
+    NodeChange,
+    Request,
+    Result,
+    Watched,
+    ZooKeeperError,
+    ZooKeeperSessionState,
+)
+from oncelog.cluster.zookeeper.watches import Watches
+from oncelog.coordination import Parked
+
+
+class Phase(Enum):
+    CONNECTING = auto()
+    CONNECTED = auto()
+    CLOSED = auto()
+
+
+class Conversation:
+    """A `ZooKeeper` that lacks only the connection: it is told what happens to that.
+
+    `send` carries a request to the server; there is a connection whenever it is called.
+    """
+
+    def __init__(self, send: Callable[[Request], None]) -> None:
+        self.on_watched: Callable[[Watched], None] = lambda _: None
+        self.on_session: Callable[[ZooKeeperSessionState], None] = lambda _: None
+        self.phase = Phase.CONNECTING
+        self.session_id = 0
+        self.watches = Watches()
+        self._send = send
+        self._waiting: deque[tuple[Request, Parked[Result]]] = deque()
+        self._under_way: deque[tuple[Request, Parked[Result]]] = deque()
+
+    def submit(self, request: Request) -> Parked[Result]:
+        refused = refusal(request)
+        if refused is not None:
+            return Parked.ready(refused)
+        parked: Parked[Result] = Parked()
+        match self.phase:
+            case Phase.CONNECTED:
+                self._under_way.append((request, parked))
+                self._send(request)
+            case Phase.CONNECTING:
+                self._waiting.append((request, parked))
+            case Phase.CLOSED:
+                # Nobody is called back any more.
+                pass
+        return parked
+
+    def connected(self, session_id: int) -> None:
+        """There is a connection, and a session on it: a new one, or the one from before with its watches set again."""
+        assert self.phase is Phase.CONNECTING, f"connected while {self.phase.name}"
+        self.phase, self.session_id = Phase.CONNECTED, session_id
+        waiting, self._waiting = self._waiting, deque()
+        self._under_way.extend(waiting)
+        for request, _ in waiting:
+            self._send(request)
+        self.on_session(ZooKeeperSessionState.CONNECTED)
+
+    def disconnected(self) -> None:
+        assert self.phase is Phase.CONNECTED, f"disconnected while {self.phase.name}"
+        self.phase = Phase.CONNECTING
+        under_way, self._under_way = self._under_way, deque()
+        self.on_session(ZooKeeperSessionState.DISCONNECTED)
+        self._release(under_way, ZooKeeperError.CONNECTION_LOSS)
+
+    def expired(self) -> None:
+        """A server knows the session no more. The next one begins with the next connection."""
+        assert self.phase is Phase.CONNECTING, f"expired while {self.phase.name}"
+        self.session_id = 0
+        self.watches.clear()
+        waiting, self._waiting = self._waiting, deque()
+        self.on_session(ZooKeeperSessionState.EXPIRED)
+        self._release(waiting, ZooKeeperError.SESSION_EXPIRED)
+
+    def answered(self, result: Result) -> None:
+        """The answer to the oldest request that is under way."""
+        request, parked = self._under_way.popleft()
+        self.watches.answered(request, result)
+        parked.release(result)
+
+    def changed(self, change: NodeChange, path: str) -> None:
+        if self.watches.take(change, path):
+            self.on_watched(Watched(path, change))
+
+    def close(self) -> None:
+        self.phase, self.session_id = Phase.CLOSED, 0
+        self._waiting.clear()
+        self._under_way.clear()
+
+    def _release(self, requests: Iterable[tuple[Request, Parked[Result]]], error: ZooKeeperError) -> None:
+        for _, parked in requests:
+            # Whoever heard of the last one may have closed the client.
+            if self.phase is not Phase.CLOSED:
+                parked.release(error)
+
+
+class ConversationClient(ABC):
+    """What every client hands on to its conversation. Who sees to the connection, adds `close` and makes it a `ZooKeeper`."""
+
+    def __init__(self) -> None:
+        self._conversation = Conversation(self._send)
+
+    @abstractmethod
+    def _send(self, request: Request) -> None:
+        """Carry a request to the server: there is a connection."""
+
+    @property
+    def on_watched(self) -> Callable[[Watched], None]:
+        return self._conversation.on_watched
+
+    @on_watched.setter
+    def on_watched(self, hear: Callable[[Watched], None]) -> None:
+        self._conversation.on_watched = hear
+
+    @property
+    def on_session(self) -> Callable[[ZooKeeperSessionState], None]:
+        return self._conversation.on_session
+
+    @on_session.setter
+    def on_session(self, hear: Callable[[ZooKeeperSessionState], None]) -> None:
+        self._conversation.on_session = hear
+
+    @property
+    def session_id(self) -> int:
+        return self._conversation.session_id
+
+    def submit(self, request: Request) -> Parked[Result]:
+        return self._conversation.submit(request)

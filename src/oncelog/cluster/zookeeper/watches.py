@@ -1,0 +1,59 @@
+"""The watches that a session has. A server forgets them with the connection, and a client brings them to the next one."""
+
+from __future__ import annotations
+
+from oncelog.cluster.zookeeper.session import (
+    Children,
+    Data,
+    Done,
+    Exists,
+    GetChildren,
+    GetData,
+    NodeChange,
+    Request,
+    Result,
+    ZooKeeperError,
+)
+
+
+class Watches:
+    """By the paths of nodes. A node has one of a kind, however often it was read."""
+
+    def __init__(self) -> None:
+        self.data: dict[str, None] = {}
+        self.exists: dict[str, None] = {}
+        """Of nodes that were not there."""
+        self.children: dict[str, None] = {}
+
+    def answered(self, request: Request, result: Result) -> None:
+        """The server has set the watch that a reading asked for, if it is one that it sets with this result."""
+        match request, result:
+            case (GetData(path, True), Data()) | (Exists(path, True), Done()):
+                self.data[path] = None
+            case Exists(path, True), ZooKeeperError.NO_NODE:
+                self.exists[path] = None
+            case GetChildren(path, True), Children():
+                self.children[path] = None
+
+    def take(self, change: NodeChange, path: str) -> bool:
+        """Whether anybody waits for this change, who then does no more.
+
+        Of a node that is deleted a server may tell twice where its data and its children were watched.
+        """
+        kinds: tuple[dict[str, None], ...]
+        match change:
+            case NodeChange.CREATED | NodeChange.DATA:
+                kinds = (self.data, self.exists)
+            case NodeChange.DELETED:
+                kinds = (self.data, self.exists, self.children)
+            case NodeChange.CHILDREN:
+                kinds = (self.children,)
+        found = [kind for kind in kinds if path in kind]
+        for kind in found:
+            del kind[path]
+        return bool(found)
+
+    def clear(self) -> None:
+        self.data.clear()
+        self.exists.clear()
+        self.children.clear()
