@@ -14,6 +14,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "oncelog"
 PURE = (
     "broker",
+    "cluster",
     "security",
     "transactions",
     "groups",

@@ -208,7 +208,7 @@ def is_looked_up(value: ast.AST) -> bool:
 
 @cache
 def sources() -> tuple[tuple[Path, ast.Module], ...]:
-    folders = ("broker", "log", "groups", "transactions", "coordination")
+    folders = ("broker", "cluster", "log", "groups", "transactions", "coordination")
     files = [file for folder in folders for file in sorted((SOURCE / folder).rglob("*.py"))]
     return tuple((file, ast.parse(file.read_text())) for file in files)
 
