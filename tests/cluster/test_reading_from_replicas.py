@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
 from oncelog.records import Record, build_batch
 from tests.cluster.in_memory import fetch, fetched, isr_of, listed, make_topic, produce, produced
@@ -75,7 +76,7 @@ def test_new_leader_has_no_latest_offset_before_its_high_watermark_is_where_its_
     # Until the third fetches again nobody knows whether the record was everybody's.
     cluster.hold(leader)
     cluster.brokers[leader].zookeeper.close()
-    cluster.until(lambda: cluster.partition(next_leader, "t").leading is not None)
+    cluster.until(lambda: cluster.partition(next_leader, "t").role is ReplicaRole.LEADER)
     assert cluster.partition(next_leader, "t").log.high_watermark == 0
     assert outcome(listed(cluster, next_leader, LATEST)) == (ErrorCode.offset_not_available, -1)
     assert outcome(listed(cluster, next_leader, LATEST, version=4)) == (ErrorCode.leader_not_available, -1)

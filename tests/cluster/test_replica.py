@@ -21,7 +21,8 @@ from harness.cluster_messages import (
     records,
     stopped,
 )
-from oncelog.broker.storage.partition import FollowerId, ReplicaRole
+from oncelog.broker.storage.leading import FollowerId
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.wire import ErrorCode
 
 LEADER, FOLLOWER, LAST = 0, 1, 2

@@ -12,7 +12,8 @@ from typing_extensions import Buffer
 from oncelog.broker.fetch_sessions import FetchedPartition, Find
 from oncelog.broker.slices import NO_MEMORY, Turn
 from oncelog.broker.storage.leader_epochs import epoch_problem
-from oncelog.broker.storage.partition import FollowerId, Partition
+from oncelog.broker.storage.leading import FollowerId
+from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError, RefusedError
 from oncelog.log import AbortedTransaction, PartitionLog
@@ -180,14 +181,14 @@ class Fetching:
         """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
         for asked in self._asked.named:
             partition = self._look(asked)
-            if isinstance(partition, Partition) and partition.leading is not None:
+            if isinstance(partition, Partition):
                 partition.leading.fetched(follower, asked.fetch_offset, asked.log_start_offset)
             if self._turn.is_over:
                 await self._turn.rest()
 
     def _limit_offset(self, partition: Partition) -> int:
-        if self._limits.follower is not None and partition.leading is not None:
-            return partition.log.log_end_offset
+        if self._limits.follower is not None:
+            return partition.leading.limit_offset(self._limits.isolation_level)
         return partition.limit_offset(self._limits.isolation_level)
 
     def _watched(self, asked: FetchedPartition) -> Partition | None:
@@ -271,11 +272,11 @@ class Fetching:
         problem = epoch_problem(partition, asked.current_leader_epoch, only_from_leader=self._limits.only_from_leader)
         if problem is not None:
             return PartitionRead(asked, problem)
-        if self._limits.rack is not None and partition.leading is not None:
+        if self._limits.rack is not None:
             preferred = partition.leading.preferred_replica(self._limits.rack, asked.fetch_offset)
             if preferred is not None:
                 return _without_records(partition, asked, preferred_replica=preferred)
-        if self._limits.follower is not None and partition.leading is not None:
+        if self._limits.follower is not None:
             problem = partition.leading.problem(self._limits.follower)
             if problem is not None:
                 return PartitionRead(asked, problem)

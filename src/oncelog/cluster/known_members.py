@@ -47,7 +47,6 @@ logger = logging.getLogger("oncelog.broker")
 WRITE_TXN_MARKERS, LOWEST, HIGHEST = 27, 1, 2
 LIST_TRANSACTIONS, LOWEST_LISTING = 66, 0
 OPEN_STATES = frozenset(one.label for one in (ONGOING, *DECIDED))
-NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
 
 
 class KnownMembers:
@@ -143,8 +142,6 @@ class KnownMembers:
         return partition if partition is not None and partition.role is ReplicaRole.LEADER else None
 
     def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
-        if partition.leading is None:
-            return NOT_LED
         end = partition.log.log_end_offset if end_offset is None else end_offset
         return start(self._committed(partition.leading.committed(end)))
 

@@ -8,7 +8,8 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.storage.leader_epochs import UNTOLD
-from oncelog.broker.storage.partition import FollowerId, Partition, ReplicaRole
+from oncelog.broker.storage.leading import FollowerId
+from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.cluster.in_sync_changes import InSyncChange, InSyncState
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
@@ -154,6 +155,9 @@ class HostedReplica:
     def above_min_isr(self) -> int:
         """How many more are in sync than have to be; negative where acks=all is refused."""
         return self.state.above_min_isr(self._min_in_sync)
+
+    def limit_offset(self, isolation_level: int) -> int:
+        return self.partition.log.log_end_offset
 
     def refuses(self) -> Refused | None:
         min_in_sync = self._min_in_sync

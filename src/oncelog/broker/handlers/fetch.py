@@ -30,7 +30,7 @@ from oncelog.broker.handlers import moved_leaders
 from oncelog.broker.handlers.moved_leaders import MovedLeaders
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.partition import FollowerId
+from oncelog.broker.storage.leading import FollowerId
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:

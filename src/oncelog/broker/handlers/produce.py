@@ -269,7 +269,7 @@ def _append_all(
         if partition.directory.is_full:
             results[key] = _full(partition)
             continue
-        if request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+        if request.body.acks == ALL_IN_SYNC:
             refused = partition.leading.refuses()
             if refused is not None:
                 results[key] = refused
@@ -282,7 +282,7 @@ def _append_all(
             verified=is_transactional,
             first_sequence_must_be_zero=first_must_be_zero and is_transactional,
         )
-        if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+        if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC:
             replicating[key] = partition.leading.committed(result.last_offset + 1)
         if isinstance(result, Appended) and partition.log.durability.needs_flush(broker.clock.now_ms()):
             to_flush.append(partition.log)
