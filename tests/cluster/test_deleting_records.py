@@ -100,7 +100,7 @@ def test_leader_that_resigns_meanwhile_says_so(cluster):
     cluster.hold(2)
     reply = delete(cluster, 2)
     cluster.rest(100)
-    (leading,) = cluster.brokers[0].membership.replicas.led()
+    (leading,) = cluster.brokers[0].metadata.membership.replicas.led()
     leading.stop()
     assert outcome(cluster, reply) == (ErrorCode.not_leader_or_follower, -1)
 

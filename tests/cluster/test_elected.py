@@ -80,7 +80,7 @@ def test_who_is_told_to_stop_coordinates_nothing(electing: Electing, delete: boo
 
 def test_who_steps_down_coordinates_nothing_until_it_is_told_again(electing: Electing) -> None:
     electing.order(BROKER, 3)
-    membership = electing.cluster.core(BROKER).membership
+    membership = electing.cluster.core(BROKER).metadata.membership
     assert membership is not None
     electing.cluster.take(membership.replicas.step_down())
     assert electing.error() is NOT_COORDINATOR

@@ -120,7 +120,7 @@ def order_again(flushed: Flushed, broker: int) -> Parked[list[ErrorCode]]:
     """The same leader, under the next epoch."""
     led, both = flushed.led(flushed.slow), (flushed.leader, flushed.follower)
     state = LeaderAndIsrTold(flushed.leader, 1, both, 100, 1, both)
-    membership = flushed.cluster.core(broker).membership
+    membership = flushed.cluster.core(broker).metadata.membership
     assert membership is not None
     return start(membership.replicas.become([Told(TOPIC, led.topic_id, flushed.slow, state)], {}))
 

@@ -21,7 +21,7 @@ class Asking:
         self.cluster = ClusterInMemory(BROKER)
         self.controller = PlayedController(self.cluster)
         self.controller.starts(BROKER)
-        membership = self.cluster.core(BROKER).membership
+        membership = self.cluster.core(BROKER).metadata.membership
         assert membership is not None
         self.changes: InSyncChanges = membership._changes
 

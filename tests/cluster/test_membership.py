@@ -66,8 +66,8 @@ def test_an_order_that_comes_during_a_start_waits_until_the_broker_is_registered
 def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
     cluster = RunningCluster(1)
     core = cluster.brokers[0]
-    assert core.membership is not None
-    found = start(core.membership.cluster_id("of another cluster"))
+    assert core.metadata.membership is not None
+    found = start(core.metadata.membership.cluster_id("of another cluster"))
     cluster.ensemble.expire(core.zookeeper.session_id)
     cluster.until(lambda: found.is_released)
     assert found.value == core.cluster_id

@@ -111,7 +111,7 @@ def test_lag_of_a_follower_is_what_its_leaders_high_watermark_is_ahead(cluster: 
     assert produced(cluster, 0, b"a") is ErrorCode.none
     cluster.until(lambda: metrics(cluster, 2).get(f"kafka_server_fetcherlagmetrics_consumerlag{labels}") == 0)
     assert metrics(cluster, 2)[f'{MAX_LAG}clientId="Replica"'] == 0
-    (fetcher,) = cluster.brokers[2].membership._fetchers._by_leader.values()
+    (fetcher,) = cluster.brokers[2].metadata.membership._fetchers._by_leader.values()
     fetcher.lags["t", 0] = 7
     assert metrics(cluster, 2)[f'{MAX_LAG}clientId="Replica"'] == 7
     assert metrics(cluster, 0)[f'{MAX_LAG}clientId="Replica"'] == 0

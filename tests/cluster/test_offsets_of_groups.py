@@ -165,7 +165,7 @@ def test_offsets_that_are_told_are_of_one_moment(version, monkeypatch):
     monkeypatch.setattr(slices, "SLICE_MS", 0)
     asked = group.fetches(coordinator, *names, version=version)
     assert not asked.came
-    start(cluster.core(coordinator).membership.replicas.step_down())
+    start(cluster.core(coordinator).metadata.membership.replicas.step_down())
     answer = cluster.answer(asked)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert {one.partitions[0].committed_offset for one in topics} == {42}

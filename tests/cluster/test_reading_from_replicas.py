@@ -144,7 +144,7 @@ def test_broker_without_a_replica_serves_nobody(cluster):
 
 def test_replica_that_was_stopped_serves_nobody(cluster):
     assert produced(cluster, 0, b"a") is NONE
-    start(cluster.brokers[1].membership.replicas.step_down())
+    start(cluster.brokers[1].metadata.membership.replicas.step_down())
     cluster.rest(10)
     assert fetched(cluster, 1).error_code is NOT_LED
 

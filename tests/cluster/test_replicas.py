@@ -284,7 +284,7 @@ def test_a_replica_on_a_failed_disk_is_refused_and_can_be_deleted() -> None:
 
 def test_who_steps_down_takes_every_order_for_news(ordered: Ordered) -> None:
     assert ordered.order(BROKER, 3, BOTH) == [NONE]
-    membership = ordered.cluster.core(BROKER).membership
+    membership = ordered.cluster.core(BROKER).metadata.membership
     assert membership is not None
     ordered.cluster.take(membership.replicas.step_down())
     assert ordered.role() is ReplicaRole.FOLLOWER

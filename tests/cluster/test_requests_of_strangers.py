@@ -45,7 +45,7 @@ class Attacked:
         """What a request of the controller has, as far as anybody can count it: the epochs grow by one."""
         return {
             "controller_id": self.cluster.controller,
-            "controller_epoch": self.cluster.core(broker_id).membership.members.controller_epoch,
+            "controller_epoch": self.cluster.core(broker_id).metadata.membership.members.controller_epoch,
             "broker_epoch": self.cluster.epoch(broker_id),
         } | fields
 

@@ -6,11 +6,10 @@ import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage import truncating
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.truncating import begin_logs_again, truncate_logs
 from oncelog.cluster.channel import Channel, ChannelError, Failure
@@ -38,6 +37,8 @@ from oncelog.replication import (
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
+    from oncelog.broker.storage.checkpoints import Checkpoints
+    from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.environment import Clock, Timer
 
@@ -65,19 +66,26 @@ class ReplicaFetchSettings(NamedTuple):
     """This broker's epoch at the moment."""
 
 
-class Needs(truncating.Needs, Protocol):
-    """What of the broker is needed here."""
+class FetcherParts(NamedTuple):
+    """The parts of the broker that fetchers share."""
 
     clock: Clock
     node_id: int
     topics: Topics
+    checkpoints: Checkpoints
+    durability: Durability
 
 
 class LeaderFetcher:
     """One request at a time, over all partitions that this broker follows the leader for."""
 
     def __init__(
-        self, broker: Needs, leader_id: int, members: ClusterMembers, channels: Channels, settings: ReplicaFetchSettings
+        self,
+        broker: FetcherParts,
+        leader_id: int,
+        members: ClusterMembers,
+        channels: Channels,
+        settings: ReplicaFetchSettings,
     ) -> None:
         self._broker = broker
         self._leader_id = leader_id
@@ -89,7 +97,7 @@ class LeaderFetcher:
         self._out_of_range: dict[Key, int] = {}
         self.lags: dict[Key, int] = {}
         """How many offsets below its leader's high watermark each log ended when something of it was fetched last."""
-        self._flushes = Flushes(broker, self._partitions, self._wake)
+        self._flushes = Flushes(broker.clock, broker.durability, self._partitions, self._wake)
         self._logs = OneAtATime()
         self._has_new_starts = False
         self._has_more: Parked[None] = Parked()

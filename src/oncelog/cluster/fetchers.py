@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from oncelog.broker.storage.partition import Partition
 from oncelog.cluster.channels import Channels
-from oncelog.cluster.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
+from oncelog.cluster.fetcher import FetcherParts, Key, LeaderFetcher, ReplicaFetchSettings
 from oncelog.cluster.members import ClusterMembers
 from oncelog.coordination.placement import java_string_hash
 
@@ -15,7 +15,11 @@ class Fetchers:
     """A partition is followed to one leader at a time. Whoever wants to change its log otherwise stops that first."""
 
     def __init__(
-        self, broker: Needs, members: ClusterMembers, channels: Sequence[Channels], settings: ReplicaFetchSettings
+        self,
+        broker: FetcherParts,
+        members: ClusterMembers,
+        channels: Sequence[Channels],
+        settings: ReplicaFetchSettings,
     ) -> None:
         """Of `channels` there is one for each connection to a leader."""
         self._broker = broker

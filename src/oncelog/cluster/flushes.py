@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import start
@@ -23,36 +23,32 @@ PATIENCE_MS = 50
 """For so long the next Fetch waits for a flush. Most disks are done by then, and the fetch session keeps its partitions."""
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-
-    @property
-    def durability(self) -> Durability: ...
-
-
 class Flushes:
     """Nobody holds the logs meanwhile: a log may be followed no more, be led or be deleted before its flush is over."""
 
     def __init__(
-        self, broker: Needs, partitions: Mapping[TopicPartition, Partition], on_end: Callable[[], None]
+        self,
+        clock: Clock,
+        durability: Durability,
+        partitions: Mapping[TopicPartition, Partition],
+        on_end: Callable[[], None],
     ) -> None:
         """`partitions` has at any time those that are followed. `on_end` hears of each flush that is over."""
-        self._broker = broker
+        self._clock = clock
+        self._durability = durability
         self._partitions = partitions
         self._on_end = on_end
         self._under_way: set[TopicPartition] = set()
 
     def is_due(self, key: TopicPartition) -> bool:
-        return self._partitions[key].log.durability.needs_flush(self._broker.clock.now_ms())
+        return self._partitions[key].log.durability.needs_flush(self._clock.now_ms())
 
     async def make_durable(self, keys: Iterable[TopicPartition]) -> None:
         """Flush what is due of these, and wait until that is over, or takes too long. Then it goes on by itself."""
         begun = [start(self._flush(some)) for some in self._begin(keys)]
         if not begun:
             return
-        patience = Deadline(self._broker.clock, PATIENCE_MS)
+        patience = Deadline(self._clock, PATIENCE_MS)
         try:
             for flush in begun:
                 await patience.until(flush)
@@ -70,6 +66,6 @@ class Flushes:
     async def _flush(self, keys: Sequence[TopicPartition]) -> None:
         self._under_way.update(keys)
         # A disk that fails takes its directory offline, with what is followed there.
-        await self._broker.durability.make_durable([self._partitions[key].log for key in keys])
+        await self._durability.make_durable([self._partitions[key].log for key in keys])
         self._under_way.difference_update(keys)
         self._on_end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog.cluster.asking import SessionEndedError, ask, within
 from oncelog.cluster.config_writes import change_configs
@@ -70,30 +70,24 @@ class CredentialChange:
         return None
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    cluster_configs: ClusterConfigs
-    zookeeper: ZooKeeper
-
-
 class ClusterScramUsers:
     """One change at a time, so that each begins with what the one before has left."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, configs: ClusterConfigs, zookeeper: ZooKeeper) -> None:
+        self._clock = clock
+        self._configs = configs
+        self._zookeeper = zookeeper
         self._changes = OneAtATime()
 
     async def all(self) -> dict[str, dict[Scram, int]]:
         """The iterations of each user's mechanisms. Raises SessionEndedError."""
-        found = await ask(self._broker.zookeeper, GetChildren(paths.config_type(USERS)))
+        found = await ask(self._zookeeper, GetChildren(paths.config_type(USERS)))
         names = found.names if isinstance(found, Children) else ()
         return await self.of([desanitize(name) for name in sorted(names)])
 
     async def of(self, users: Sequence[str]) -> dict[str, dict[Scram, int]]:
         """Of those that have such credentials."""
-        stored = await self._broker.cluster_configs.stored_each([_entity(user) for user in users])
+        stored = await self._configs.stored_each([_entity(user) for user in users])
         found = {user: _iterations(user, configs) for user, configs in zip(users, stored, strict=True)}
         return {user: one for user, one in found.items() if one}
 
@@ -103,7 +97,7 @@ class ClusterScramUsers:
         if problem is not None:
             return problem
         changed: Parked[tuple[ApiError | None]] = start(self._in_turn(user, changes))
-        answered = await within(self._broker.clock, TIMEOUT_MS, changed)
+        answered = await within(self._clock, TIMEOUT_MS, changed)
         return TIMED_OUT if answered is None else answered[0]
 
     async def _in_turn(self, user: str, changes: Sequence[CredentialChange]) -> tuple[ApiError | None]:
@@ -116,7 +110,7 @@ class ClusterScramUsers:
             self._changes.leave()
 
     async def _change(self, user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
-        configs = await self._broker.cluster_configs.stored(_entity(user))
+        configs = await self._configs.stored(_entity(user))
         for one in changes:
             mechanism = MECHANISMS[one.mechanism]
             if one.new is not None:
@@ -127,7 +121,7 @@ class ClusterScramUsers:
                 configs[mechanism] = str(credential)
             elif configs.pop(mechanism, None) is None:
                 return NOT_THERE
-        return await change_configs(self._broker.zookeeper, _entity(user), configs)
+        return await change_configs(self._zookeeper, _entity(user), configs)
 
 
 def _problem(user: str, changes: Sequence[CredentialChange]) -> ApiError | None:

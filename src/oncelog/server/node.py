@@ -26,7 +26,7 @@ from oncelog.broker import (
     advertised_endpoints,
     log_directories,
 )
-from oncelog.environment import BrokerNetwork, DiskError
+from oncelog.environment import DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.allocator import give_back_freed_memory
@@ -53,7 +53,7 @@ from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
-    from oncelog.cluster.zookeeper.session import ZooKeeper
+    from oncelog.broker.metadata import NewMetadata
     from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
 
@@ -150,14 +150,12 @@ class Broker:
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
         try:
-            network, zookeeper = await self._others(loop)
+            new_metadata = await self._new_metadata(loop)
         except BaseException:
             close_all(sockets)
             self._discard()
             raise
-        environment = Environment(
-            RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
-        )
+        environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), new_metadata)
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
@@ -170,8 +168,8 @@ class Broker:
             )
         except BaseException:
             close_all(sockets)
-            if zookeeper is not None:
-                zookeeper.close()
+            if self._zookeeper is not None:
+                self._zookeeper.close()
             self._discard()
             raise
         self._core.serve_at(self._advertised())
@@ -231,11 +229,17 @@ class Broker:
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
-    async def _others(self, loop: asyncio.AbstractEventLoop) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
-        """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
+    async def _new_metadata(self, loop: asyncio.AbstractEventLoop) -> NewMetadata:
+        """The journal of a broker that is alone, or a session with ZooKeeper.
+
+        Raises OSError if ZooKeeper cannot be reached, and ValueError.
+        """
         if not self._parsed.is_in_cluster:
-            return None, None
+            from oncelog.broker.journal_metadata import JournalMetadata
+
+            return JournalMetadata
         # Only now: a broker that is alone needs none of it.
+        from oncelog.cluster.zookeeper_metadata import ZooKeeperMetadata
         from oncelog.server.network import SocketNetwork
 
         try:
@@ -258,7 +262,7 @@ class Broker:
         except BaseException:
             zookeeper.close()
             raise
-        return network, zookeeper
+        return partial(ZooKeeperMetadata, zookeeper, network)
 
     async def _loaded(self) -> None:
         """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""

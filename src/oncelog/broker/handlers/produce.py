@@ -32,10 +32,10 @@ from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.coordinators.verification import TransactionVerification
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterView
-    from oncelog.cluster.verification import TransactionVerification
     from oncelog.environment import Clock, Workers
 
 ALL_IN_SYNC = -1
@@ -223,16 +223,13 @@ async def _refused_by_coordinator(
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
     producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
-    if broker.view.has_others:
-        adds = produce_adds_partitions(request.version)
-        ask = broker.verification.add if adds else broker.verification.verify
-        errors = await ask(producer, partitions)
-    elif produce_adds_partitions(request.version):
-        errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
-    elif not broker.session_guard.admits(request, producer, partitions):
-        return None
+    if produce_adds_partitions(request.version):
+        errors = await broker.verification.add(producer, partitions)
     else:
-        errors = broker.transactions.verify(*producer, partitions)
+        verified = await broker.verification.verify(request, producer, partitions, partitions)
+        if verified is None:
+            return None
+        errors = verified
     refused: dict[Key, Refused] = {}
     for key, batch in batches.items():
         error = errors[batch.topic, batch.partition]

@@ -22,9 +22,9 @@ from oncelog.wire import ErrorCode
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.coordinators.verification import TransactionVerification
     from oncelog.broker.storage.topics import Topics
     from oncelog.broker.view import ClusterView
-    from oncelog.cluster.verification import TransactionVerification
     from oncelog.environment import Clock
 
 Key = tuple[str, int]
@@ -86,24 +86,16 @@ async def _problem(broker: Needs, request: Request, producer: TransactionalProdu
 
     No wait may come between this and the append.
     """
-    if broker.view.has_others:
-        # The group is coordinated here; the transaction may be so on another broker.
-        error = broker.offsets.error(request.body.group_id)
-        if error is not ErrorCode.none:
-            return error
-        adds = offset_commit_adds_partitions(request.version)
-        ask = broker.verification.add if adds else broker.verification.verify
-        return (await ask(producer, [home]))[home]
-    error = broker.transactions.error(producer.transactional_id)
+    # The group is coordinated here; the transaction may be so on another broker.
+    error = broker.offsets.error(request.body.group_id)
     if error is not ErrorCode.none:
         return error
     if broker.topics.named(CONSUMER_OFFSETS) is None:
         return ErrorCode.not_coordinator
     if offset_commit_adds_partitions(request.version):
-        return await broker.transactions.add_partitions(*producer, [home], tv2=True)
-    if not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
-        return None
-    return broker.transactions.verify(*producer, [home])[home]
+        return (await broker.verification.add(producer, [home]))[home]
+    verified = await broker.verification.verify(request, producer, [home], [FixedPlace.OFFSET_COMMIT])
+    return None if verified is None else verified[home]
 
 
 def _member(body: Any) -> CommitContext:

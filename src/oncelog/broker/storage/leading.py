@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from oncelog.coordination import Parked
-from oncelog.log import Refused
+from oncelog.log import PartitionLog, Refused
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.storage.partition import Partition
+
+class _Led(Protocol):
+    """The partition itself."""
+
+    log: PartitionLog
+
+    def limit_offset(self, isolation_level: int) -> int: ...
+
+    def refused(self, problem: ErrorCode) -> Refused: ...
 
 
 class FollowerId(NamedTuple):
@@ -69,7 +76,7 @@ class _OneReplica:
 
     __slots__ = ("_partition",)
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: _Led) -> None:
         self._partition = partition
 
     epoch_start_offset = 0

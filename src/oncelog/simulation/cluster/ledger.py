@@ -19,7 +19,7 @@ from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.metadata import ClusterMetadata
 
 READ_BYTES = 1024 * 1024
-LEADER = LEADER
+LEADER = ReplicaRole.LEADER
 
 
 class LoggedBatch(NamedTuple):
