@@ -17,17 +17,17 @@ from oncelog.broker.after_a_crash import (
     put_away,
     replay_write_ahead,
 )
-from oncelog.broker.apis import APIS
+from oncelog.broker.apis import APIS, ServedApi
 from oncelog.broker.boot import Boot
 from oncelog.broker.config.configuration import Settings, SettingSource
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.coordinator_partitions import CoordinatorPartitions
-from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.configured import group_coordinator, transaction_coordinator
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.hanging import HangingTransactions
 from oncelog.broker.coordinators.known_brokers import KnownBrokers, OneBroker
 from oncelog.broker.coordinators.loading import JournalState, find_partitions, read_journal
 from oncelog.broker.coordinators.marker_senders import MarkerSenders
@@ -37,6 +37,7 @@ from oncelog.broker.coordinators.producer_ids import ProducerIds, ReservedBlocks
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
+from oncelog.broker.coordinators.verification import OwnVerification, PartitionVerification
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.features import FinalizedFeatures
@@ -47,7 +48,8 @@ from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
 from oncelog.broker.starting import Environment, StartReport, report_of
-from oncelog.broker.storage.auto_creation import internal_partition_count
+from oncelog.broker.storage.altering import Alterations, OwnAlterations
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.cleaner import LogCleaner
@@ -69,7 +71,7 @@ from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, T
 from oncelog.broker.view import Alone, ClusterView
 from oncelog.cluster.apis import CLUSTER_APIS
 from oncelog.coordination import Parked, start
-from oncelog.environment import Disk, DiskError, Random
+from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.log import (
     NO_LEADER_EPOCH,
     LogDirectories,
@@ -82,7 +84,6 @@ if TYPE_CHECKING:
     from oncelog.broker.authentication import SaslAuthenticator
     from oncelog.broker.config.listener_security import ListenerSecurity
     from oncelog.broker.config.listeners import Endpoint
-    from oncelog.cluster.altering import ClusterAlterations
     from oncelog.cluster.configs import ClusterConfigs
     from oncelog.cluster.controller_events import Controller
     from oncelog.cluster.membership import ClusterMembership
@@ -95,23 +96,51 @@ if TYPE_CHECKING:
 class BrokerCore:
     """One node. `on_failure` hears of a disk that it cannot do without, or of a bug: it answers nothing any more; stop it then."""
 
+    # Handlers take these parts by name.
+    access: Access
+    alterations: Alterations
+    apis: Mapping[int, ServedApi]
+    auto_creation: AutoTopicCreation
+    changes: Changes
+    checkpoints: Checkpoints
+    clock: Clock
     cluster_id: str
-    known_brokers: KnownBrokers
-    membership: ClusterMembership | None
-    """What a member of a cluster has, and a broker that is alone has not."""
+    disk_space: DiskSpace
+    durability: Durability
+    features: FinalizedFeatures
     fetch_sessions: FetchSessions
+    group_configs: GroupConfigs
+    hanging: HangingTransactions
+    known_brokers: KnownBrokers
+    leader_epoch: int
+    log_directories: LogDirectories
+    marker_senders: MarkerSenders
+    memberships: Memberships
+    moves: LogMoves
     node_id: int
-    producer_ids: ProducerIds
+    offsets: CommittedOffsets
+    progress: StartProgress
+    session_guard: SessionGuard
+    settings: Settings
+    survives: Callable[[DiskError], bool]
     topics: Topics
+    transactions: Transactions
+    verification: PartitionVerification
     view: ClusterView
+    workers: Workers
 
-    alterations: ClusterAlterations
+    own_topics: OwnTopics
+    """Only a broker that is alone has it. Only a member of a cluster has the parts that follow."""
     cluster_configs: ClusterConfigs
     cluster_scram_users: ClusterScramUsers
     controller: Controller
+    membership: ClusterMembership | None
+    """None for a broker that is alone."""
     shared_topics: SharedTopics
     topic_changes: TopicChanges
     zookeeper: ZooKeeper
+
+    producer_ids: ProducerIds
 
     def __init__(
         self,
@@ -275,7 +304,7 @@ class BrokerCore:
     ) -> None:
         """Open the log of every partition, and note that a broker has started."""
         topics_open = self._make_topics(environment.random, opening, state)
-        self.checkpoints: Checkpoints = Checkpoints(
+        self.checkpoints = Checkpoints(
             self.slices, environment.disk, self.log_directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
@@ -301,7 +330,7 @@ class BrokerCore:
         if self.membership is not None:
             return 0
         start(self._boot.trust())
-        return 0 if was_clean else hanging.end_after_start(self)
+        return 0 if was_clean else self.hanging.end_after_start()
 
     async def _begin(self, disk: Disk) -> None:
         """Begin what goes on in the background, and serve."""
@@ -322,6 +351,9 @@ class BrokerCore:
             blocks = ReservedBlocks(self._journal, state.reserved_producer_ids)
             self.producer_ids = ProducerIds(blocks.next_block, blocks.first(), blocks.skip)
             self.known_brokers = OneBroker(self)
+            self.alterations = OwnAlterations(
+                self.changes, self.group_configs, self.node_id, self.settings, self.topics
+            )
         else:
             from oncelog.cluster import beginning
 
@@ -361,31 +393,38 @@ class BrokerCore:
         return beginning.opening(self.shared_topics, state.hosted)
 
     def _make_coordinators(self, random: Random) -> None:
+        self.auto_creation = AutoTopicCreation(self.clock, self.settings, self.topics)
+        partition_count = self.auto_creation.internal_partition_count
         coordinator = transaction_coordinator(
-            self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.transaction_version
+            self.settings, partition_count(TRANSACTION_STATE), self.features.transaction_version
         )
         self.session_guard = SessionGuard(self.settings, coordinator.ids)
         self.marker_senders = MarkerSenders(self)
         self._loads = Slices(self.clock)
-        self.transactions: Transactions = Transactions(self, coordinator, self._loads)
-        if self.membership is not None:
+        self.transactions = Transactions(self, coordinator, self._loads)
+        self.hanging = HangingTransactions(
+            self.known_brokers, self.leader_epoch, self.producer_ids, self.topics, self.transactions
+        )
+        if self.membership is None:
+            self.verification = OwnVerification(self.session_guard, self.transactions)
+        else:
             self.verification = self.membership.verification(self.transactions)
             self.shared_topics.on_learned = self._coordinator_partitions.follow_count
         groups = group_coordinator(
             self.settings,
             self.group_configs,
             self.topics,
-            internal_partition_count(self, CONSUMER_OFFSETS),
+            partition_count(CONSUMER_OFFSETS),
             stores_topic_ids=self.membership is not None,
         )
         unconfirmed = UnconfirmedRecords()
         group_partitions = GroupPartitions(self, groups, unconfirmed)
         self.group_elections = Elections(self, CONSUMER_OFFSETS, group_partitions, self._loads)
         group_log = GroupLog(self, groups, self.group_elections, unconfirmed)
-        self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
+        self.offsets = CommittedOffsets(self, groups, group_log)
         if self.membership is not None:
             self.shared_topics.on_gone = self.offsets.forget_topic
-        self.memberships: Memberships = Memberships(self, groups, group_log, random)
+        self.memberships = Memberships(self, groups, group_log, random)
 
     def serve_at(self, endpoints: Sequence[Endpoint]) -> None:
         """Say where clients reach this broker, at each listener that they are told of; it is what Metadata answers."""

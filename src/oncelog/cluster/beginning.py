@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
     from oncelog.broker.coordinators.loading import HostedReplicas
     from oncelog.broker.coordinators.producer_ids import ProducerIds
+    from oncelog.broker.storage.altering import Alterations
     from oncelog.broker.storage.journal import Journal
     from oncelog.broker.storage.partition import Partition, UnopenedLog
     from oncelog.broker.storage.topics import OpenLog, Topic
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
     """What of the broker is needed here, and what it is given."""
 
-    alterations: ClusterAlterations
+    alterations: Alterations
     cluster_configs: ClusterConfigs
     cluster_scram_users: ClusterScramUsers
     controller: Controller
