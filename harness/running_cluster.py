@@ -101,7 +101,7 @@ class RunningCluster(ClusterInMemory):
 
     @property
     def controller(self) -> int:
-        (number,) = [number for number, core in self.brokers.items() if core.controller.is_active]
+        (number,) = [number for number, core in self.brokers.items() if core.metadata.controller.is_active]
         return number
 
     def hold(self, broker_id: int) -> None:

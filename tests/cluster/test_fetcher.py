@@ -313,7 +313,7 @@ def test_a_replica_that_is_deleted_while_something_is_under_way_takes_nothing_mo
         followed.cluster.queue.step(followed.cluster.queue.now_ms + 10)
     assert errors_of(followed.cluster.wait(stopping)) == [NONE]
     followed.cluster.rest(3_000)
-    assert followed.cluster.core(BROKER).shared_topics.replica(TOPIC, 0) is None
+    assert followed.cluster.core(BROKER).metadata.shared_topics.replica(TOPIC, 0) is None
 
 
 @pytest.mark.parametrize("steps", range(0, 40, 3))

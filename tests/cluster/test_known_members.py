@@ -128,7 +128,7 @@ def test_deleted_is_what_zookeeper_has_no_more_or_marks_or_has_under_another_id(
 
 def test_nothing_is_deleted_for_sure_when_the_session_ends(members: Known) -> None:
     asked = members.brokers.deleted_topics([TopicOfOffsets("gone", None)])
-    members.cluster.ensemble.expire(members.cluster.core(BROKER).zookeeper.session_id)
+    members.cluster.ensemble.expire(members.cluster.core(BROKER).metadata.zookeeper.session_id)
     assert list(members.cluster.wait(asked)) == []
 
 

@@ -35,7 +35,7 @@ class Leading:
 
     @property
     def session_id(self) -> int:
-        zookeeper = self.cluster.core(BROKER).zookeeper
+        zookeeper = self.cluster.core(BROKER).metadata.zookeeper
         assert isinstance(zookeeper, SimulatedZooKeeper)
         return zookeeper.session_id
 

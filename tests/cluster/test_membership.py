@@ -68,7 +68,7 @@ def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
     core = cluster.brokers[0]
     assert core.metadata.membership is not None
     found = start(core.metadata.membership.cluster_id("of another cluster"))
-    cluster.ensemble.expire(core.zookeeper.session_id)
+    cluster.ensemble.expire(core.metadata.zookeeper.session_id)
     cluster.until(lambda: found.is_released)
     assert found.value == core.cluster_id
 
@@ -242,7 +242,7 @@ def test_who_has_handed_over_holds_back_nothing_when_it_is_gone() -> None:
 def test_controller_that_stops_has_told_the_others_who_leads_now() -> None:
     """Nobody else tells them before another controller is elected, and until then they would know a leader that is gone."""
     cluster = Three().cluster
-    stopped = next(one for one in ALL if cluster.core(one).controller.is_active)
+    stopped = next(one for one in ALL if cluster.core(one).metadata.controller.is_active)
     others = [one for one in ALL if one != stopped]
     names = [f"led-{number}" for number in range(20)]
     for number, name in enumerate(names):

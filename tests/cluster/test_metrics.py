@@ -182,7 +182,7 @@ def test_events_of_the_controller_are_counted_under_kafkas_names(cluster: Runnin
     after = metrics(cluster, controller)
     assert before[stats.format("controllerchange")] == 1
     assert after[stats.format("topicchange")] == before[stats.format("topicchange")] + 1
-    served = cluster.brokers[controller].controller.counts.served
+    served = cluster.brokers[controller].metadata.controller.counts.served
     assert served.keys() <= {*STATES, "AllocateProducerIds"}
     manager = "kafka_controller_controllereventmanager"
     assert after[f"{manager}_eventqueuetimems_count"] == sum(one.count for one in served.values())
@@ -190,7 +190,7 @@ def test_events_of_the_controller_are_counted_under_kafkas_names(cluster: Runnin
 
 
 def test_events_that_wait_are_counted_with_the_time_that_they_waited(cluster: RunningCluster) -> None:
-    controller = cluster.brokers[cluster.controller].controller
+    controller = cluster.brokers[cluster.controller].metadata.controller
 
     async def slow() -> None:
         await sleep(cluster.clock, 50)

@@ -179,7 +179,7 @@ def test_offset_of_a_topic_that_is_deleted_while_the_commit_rests_is_not_recorde
     other = next(node_id for node_id in range(3) if node_id != coordinator)
     for name in ("goes", "stays"):
         make_topic(cluster, (other,), name=name)
-    topics = cluster.core(coordinator).shared_topics
+    topics = cluster.core(coordinator).metadata.shared_topics
     monkeypatch.setattr(slices, "SLICE_MS", 0)
     asked = group.commits(coordinator, goes=42, stays=1)
     assert not asked.came

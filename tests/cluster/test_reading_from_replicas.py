@@ -75,7 +75,7 @@ def test_new_leader_has_no_latest_offset_before_its_high_watermark_is_where_its_
     assert not reply.came
     # Until the third fetches again nobody knows whether the record was everybody's.
     cluster.hold(leader)
-    cluster.brokers[leader].zookeeper.close()
+    cluster.brokers[leader].metadata.zookeeper.close()
     cluster.until(lambda: cluster.partition(next_leader, "t").role is ReplicaRole.LEADER)
     assert cluster.partition(next_leader, "t").log.high_watermark == 0
     assert outcome(listed(cluster, next_leader, LATEST)) == (ErrorCode.offset_not_available, -1)

@@ -334,7 +334,7 @@ def test_what_was_asked_before_a_session_ended_is_not_carried_out_for_who_leads_
     before = one.cluster.epoch(LEADER)
     one.all_fetch(0, LAST)
     one.cluster.until(lambda: len(one.asked) == 1)
-    one.cluster.ensemble.expire(one.cluster.core(LEADER).zookeeper.session_id)
+    one.cluster.ensemble.expire(one.cluster.core(LEADER).metadata.zookeeper.session_id)
     one.cluster.until(lambda: one.cluster.epoch(LEADER) != before)
     one.cluster.rest(100)
     assert one.order(0, (LEADER, FOLLOWER)) == [NONE]

@@ -7,7 +7,7 @@ It holds no rule of the protocol and touches no part of the machine: what it ask
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from oncelog.broker.access import Access
 from oncelog.broker.after_a_crash import (
@@ -16,14 +16,15 @@ from oncelog.broker.after_a_crash import (
     put_away,
     replay_write_ahead,
 )
+from oncelog.broker.apis import ServedApi
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.coordinator_partitions import CoordinatorPartitions
-from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators.configured import group_coordinator, transaction_coordinator
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.hanging import HangingTransactions
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.loading import JournalState, read_journal
 from oncelog.broker.coordinators.marker_senders import MarkerSenders
@@ -33,6 +34,7 @@ from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
+from oncelog.broker.coordinators.verification import PartitionVerification
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.features import FinalizedFeatures
@@ -43,7 +45,7 @@ from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
 from oncelog.broker.starting import Environment, StartReport, report_of
-from oncelog.broker.storage.auto_creation import internal_partition_count
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.cleaner import LogCleaner
@@ -63,7 +65,7 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import ClusterView
 from oncelog.coordination import Parked, start
-from oncelog.environment import Disk, DiskError, Random
+from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.log import (
     LogDirectories,
     OwnCheckpoint,
@@ -80,13 +82,39 @@ if TYPE_CHECKING:
 class BrokerCore:
     """One node. `on_failure` hears of a disk that it cannot do without, or of a bug: it answers nothing any more; stop it then."""
 
+    # Handlers take these parts by name.
+    access: Access
+    apis: Mapping[int, ServedApi]
+    auto_creation: AutoTopicCreation
+    changes: Changes
+    checkpoints: Checkpoints
+    clock: Clock
     cluster_id: str
+    disk_space: DiskSpace
+    durability: Durability
+    features: FinalizedFeatures
     fetch_sessions: FetchSessions
+    group_configs: GroupConfigs
+    hanging: HangingTransactions
     known_brokers: KnownBrokers
+    leader_epoch: int
+    log_directories: LogDirectories
+    marker_senders: MarkerSenders
+    memberships: Memberships
+    moves: LogMoves
     node_id: int
-    producer_ids: ProducerIds
+    offsets: CommittedOffsets
+    progress: StartProgress
+    session_guard: SessionGuard
+    settings: Settings
+    survives: Callable[[DiskError], bool]
     topics: Topics
+    transactions: Transactions
+    verification: PartitionVerification
     view: ClusterView
+    workers: Workers
+
+    producer_ids: ProducerIds
 
     def __init__(
         self,
@@ -134,7 +162,7 @@ class BrokerCore:
         self.features = FinalizedFeatures(self, self.metadata.highest_features)
         self.apis = self.metadata.apis
         self.receive = Dispatch(
-            self,
+            (self, self.metadata),
             self.apis,
             self.access,
             environment.clock,
@@ -214,7 +242,7 @@ class BrokerCore:
             self.checkpoints.write_now()
         put_away(disk, replayed)
         self.transactions.complete_prepared()
-        ended = self.metadata.recover(crash, self.transactions, lambda: hanging.end_after_start(self))
+        ended = self.metadata.recover(crash, self.transactions, self.hanging.end_after_start)
         self.start_report: StartReport = report_of(self.topics, was_clean=was_clean, hanging_transactions=ended)
         await self._begin(disk)
 
@@ -241,10 +269,17 @@ class BrokerCore:
         self, environment: Environment, opening: LogOpening, state: JournalState, own: OwnCheckpoint | None
     ) -> None:
         """Open the log of every partition, and note that a broker has started."""
-        parts = StorageParts(self._journal, self.leader_epoch, opening.open, Departures(self, self._disk))
+        parts = StorageParts(
+            self._journal,
+            self.changes,
+            self.group_configs,
+            self.leader_epoch,
+            opening.open,
+            Departures(self, self._disk),
+        )
         topics_open = self.metadata.make_topics(parts, state)
         self.topics = self.metadata.topics
-        self.checkpoints: Checkpoints = Checkpoints(
+        self.checkpoints = Checkpoints(
             self.slices, environment.disk, self.log_directories, self.topics, self._journal, self.survives, own
         )
         self.moves = LogMoves(self, environment.disk, environment.random)
@@ -264,29 +299,34 @@ class BrokerCore:
         await self.metadata.join()
 
     def _make_coordinators(self, random: Random) -> None:
+        self.auto_creation = AutoTopicCreation(self.clock, self.settings, self.topics)
+        partition_count = self.auto_creation.internal_partition_count
         coordinator = transaction_coordinator(
-            self.settings, internal_partition_count(self, TRANSACTION_STATE), self.features.transaction_version
+            self.settings, partition_count(TRANSACTION_STATE), self.features.transaction_version
         )
         self.session_guard = SessionGuard(self.settings, coordinator.ids)
         self.marker_senders = MarkerSenders(self)
         self._loads = Slices(self.clock)
-        self.transactions: Transactions = Transactions(self, coordinator, self._loads)
+        self.transactions = Transactions(self, coordinator, self._loads)
+        self.hanging = HangingTransactions(
+            self.known_brokers, self.leader_epoch, self.producer_ids, self.topics, self.transactions
+        )
         self.verification = self.metadata.verification(self.transactions, self.session_guard)
         group_format = self.metadata.group_format
         groups = group_coordinator(
             self.settings,
             self.group_configs,
             self.topics,
-            internal_partition_count(self, CONSUMER_OFFSETS),
+            partition_count(CONSUMER_OFFSETS),
             stores_topic_ids=group_format.stores_topic_ids,
         )
         unconfirmed = UnconfirmedRecords()
         group_partitions = GroupPartitions(self, groups, unconfirmed, group_format.decode)
         self.group_elections = Elections(self, CONSUMER_OFFSETS, group_partitions, self._loads)
         group_log = GroupLog(self, groups, self.group_elections, unconfirmed)
-        self.offsets: CommittedOffsets = CommittedOffsets(self, groups, group_log)
+        self.offsets = CommittedOffsets(self, groups, group_log)
         self._coordinator_partitions.coordinate(self.topics, self.transactions, self.offsets, self.group_elections)
-        self.memberships: Memberships = Memberships(self, groups, group_log, random)
+        self.memberships = Memberships(self, groups, group_log, random)
 
     def serve_at(self, endpoints: Sequence[Endpoint]) -> None:
         """Say where clients reach this broker, at each listener that they are told of; it is what Metadata answers."""
@@ -361,6 +401,3 @@ class BrokerCore:
     def _went_offline(self, partition: Partition) -> None:
         self._coordinator_partitions.went_offline(partition)
         self.metadata.went_offline(partition)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.metadata, name)

@@ -16,14 +16,14 @@ from oncelog.broker.coordinators.loading import JournalState, find_partitions
 from oncelog.broker.coordinators.producer_ids import ProducerIds, ReservedBlocks
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.broker.coordinators.verification import OwnVerification, TransactionVerification
+from oncelog.broker.coordinators.verification import OwnVerification, PartitionVerification
 from oncelog.broker.features import SUPPORTED
 from oncelog.broker.identity import Identity, check_alone, identity_alone
 from oncelog.broker.metadata import BrokerParts, Crash, GroupFormat, LogRules, StorageParts
 from oncelog.broker.readiness import Readiness
+from oncelog.broker.storage.altering import Alterations, OwnAlterations
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
-from oncelog.broker.storage.journal import Journal
 from oncelog.broker.storage.opening import LeftByLastStop
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition
@@ -38,6 +38,7 @@ class JournalMetadata:
     group_format = GroupFormat(groups.decode, stores_topic_ids=False)
     scram_users = None
 
+    alterations: Alterations
     view: Alone
     own_topics: OwnTopics
     topics: OwnTopics
@@ -68,8 +69,7 @@ class JournalMetadata:
 
     def make_topics(self, parts: StorageParts, state: JournalState) -> Sequence[Iterable[None]]:
         broker, departures = self._broker, parts.departures
-        self._journal: Journal = parts.journal
-        self._leader_epoch = parts.leader_epoch
+        self._parts = parts
         self.topics = self.own_topics = OwnTopics(
             parts.journal,
             broker.slices,
@@ -88,27 +88,30 @@ class JournalMetadata:
     def _topic_is_made(self, topic: Topic) -> None:
         """There is nothing in it yet that others would have to wait for."""
         self._broker.coordinator_partitions.follow_count(topic)
-        for _ in self._broker.coordinator_partitions.leading(topic.name, self._leader_epoch):
+        for _ in self._broker.coordinator_partitions.leading(topic.name, self._parts.leader_epoch):
             pass
 
     def forget_doubtful(self, left: LeftByLastStop) -> None:
         cut_back_decisions(self.topics, left)
 
     def open(self, node_id: int, state: JournalState, checkpoints: Checkpoints, durability: Durability) -> None:
-        blocks = ReservedBlocks(self._journal, state.reserved_producer_ids)
+        blocks = ReservedBlocks(self._parts.journal, state.reserved_producer_ids)
         self.producer_ids = ProducerIds(blocks.next_block, blocks.first(), blocks.skip)
         self.known_brokers = OneBroker(node_id, self.topics, self.view)
+        self.alterations = OwnAlterations(
+            self._parts.changes, self._parts.group_configs, node_id, self._broker.settings, self.topics
+        )
 
-    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> TransactionVerification:
-        return OwnVerification(transactions, session_guard)
+    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> PartitionVerification:
+        return OwnVerification(session_guard, transactions)
 
     async def lead(self, in_turns: Callable[[Iterator[None]], Awaitable[None]]) -> None:
         self._broker.progress.reach(Readiness.METADATA)
         for name in (TRANSACTION_STATE, CONSUMER_OFFSETS):
-            await in_turns(self._broker.coordinator_partitions.leading(name, self._leader_epoch))
+            await in_turns(self._broker.coordinator_partitions.leading(name, self._parts.leader_epoch))
 
     def recover(self, crash: Crash, transactions: Transactions, end_hanging: Callable[[], int]) -> int:
-        self._boot = Boot(crash.boot_id, self._journal, transactions, is_trusted=not crash.lost_power)
+        self._boot = Boot(crash.boot_id, self._parts.journal, transactions, is_trusted=not crash.lost_power)
         start(self._boot.trust())
         return 0 if crash.was_clean else end_hanging()
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.apis import ServedApi
     from oncelog.broker.authentication import ScramUsers
     from oncelog.broker.config.configuration import Settings
+    from oncelog.broker.config.group_configuration import GroupConfigs
     from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.coordinator_partitions import CoordinatorPartitions
     from oncelog.broker.coordinators.known_brokers import KnownBrokers
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.producer_ids import ProducerIds
     from oncelog.broker.coordinators.session_guard import SessionGuard
     from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.coordinators.verification import TransactionVerification
+    from oncelog.broker.coordinators.verification import PartitionVerification
     from oncelog.broker.departures import Departures
     from oncelog.broker.identity import Identity
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.slices import Slices
+    from oncelog.broker.storage.altering import Alterations
+    from oncelog.broker.storage.changes import Changes
     from oncelog.broker.storage.checkpoints import Checkpoints
     from oncelog.broker.storage.durability import Durability
     from oncelog.broker.storage.journal import Journal
@@ -56,6 +59,8 @@ class StorageParts(NamedTuple):
     """The parts that topics are made of."""
 
     journal: Journal
+    changes: Changes
+    group_configs: GroupConfigs
     leader_epoch: int
     open_log: OpenLog
     departures: Departures
@@ -108,6 +113,9 @@ class Metadata(Protocol):
         ...
 
     @property
+    def alterations(self) -> Alterations: ...
+
+    @property
     def view(self) -> ClusterView: ...
 
     @property
@@ -145,7 +153,7 @@ class Metadata(Protocol):
         """Know `producer_ids` and `known_brokers`: the logs are open."""
         ...
 
-    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> TransactionVerification: ...
+    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> PartitionVerification: ...
 
     async def lead(self, in_turns: Callable[[Iterator[None]], Awaitable[None]]) -> None:
         """Lead the partitions of the coordinators' topics that nobody else can lead."""

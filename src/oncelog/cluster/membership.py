@@ -36,7 +36,7 @@ from oncelog.cluster.replicas import Leads, Replicas
 from oncelog.cluster.scram_credentials import ScramCredentials
 from oncelog.cluster.settings_agreement import SettingsAgreement
 from oncelog.cluster.topic_changes import TopicChanges
-from oncelog.cluster.verification import ClusterVerification
+from oncelog.cluster.verification import TransactionVerification
 from oncelog.cluster.watchers import Watchers
 from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, ZooKeeper
 from oncelog.cluster.zookeeper.znodes import (
@@ -249,8 +249,8 @@ class ClusterMembership:
             Measured(self.topics, self.replicas, self._fetchers, self.controller, self._in_sync, self._session)
         )
 
-    def verification(self, transactions: Transactions) -> ClusterVerification:
-        return ClusterVerification(
+    def verification(self, transactions: Transactions) -> TransactionVerification:
+        return TransactionVerification(
             self.topics,
             transactions,
             self.members,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.broker.storage.leader_epochs import UNTOLD
+from oncelog.broker.leaders import UNTOLD
 from oncelog.broker.storage.leading import FollowerId
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.cluster.in_sync_changes import InSyncChange, InSyncState

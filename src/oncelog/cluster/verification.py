@@ -1,6 +1,8 @@
-"""Verifying transactions (KIP-890) whose coordinator may be on another broker.
+"""Asking the transaction coordinator whether a transaction contains a partition, before the first of its batches is appended.
 
-Between its answer and the append the transaction may end here: then the batch is refused.
+KIP-890: without that a batch that comes late would begin a transaction which nobody ends. For a producer of the second
+generation, which leaves that to brokers, the partition is added. The coordinator may be on another broker. Between its answer
+and the append the transaction may end here: then the batch is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.coordinators.session_guard import Place, TransactionalProducer
-from oncelog.broker.coordinators.verification import TopicPartition, Verified
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.cluster.channel import ChannelError
@@ -29,9 +30,11 @@ ADD_PARTITIONS, LOWEST, HIGHEST = 24, 4, 5
 AWAY, BUSY = ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions
 NOT_HEARD_OF = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted})
 """The coordinator was not told yet of a partition that this broker leads, and added none of those that it was asked for."""
+TopicPartition = tuple[str, int]
+Errors = dict[TopicPartition, ErrorCode]
 
 
-class ClusterVerification:
+class TransactionVerification:
     """`timeout_ms` is request.timeout.ms."""
 
     def __init__(
@@ -43,13 +46,19 @@ class ClusterVerification:
         self._channels = channels
         self._timeout_ms = timeout_ms
 
-    async def verify(
+    async def check(
         self,
         request: Request,
         producer: TransactionalProducer,
         partitions: Sequence[TopicPartition],
         places: Sequence[Place],
-    ) -> Verified:
+        *,
+        adds: bool,
+    ) -> Errors:
+        """As `PartitionVerification` says it. None comes late: what has to be known of that, the coordinator knows."""
+        return await (self.add(producer, partitions) if adds else self.verify(producer, partitions))
+
+    async def verify(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
         """Whether each is part of the producer's open transaction. No wait may come between this and the appends.
 
         Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception where it was not asked;
@@ -58,7 +67,7 @@ class ClusterVerification:
         unknown = [one for one in partitions if not self._is_open(one, producer.producer_id)]
         return dict.fromkeys(partitions, ErrorCode.none) | await self._guarded(producer, unknown, is_addition=False)
 
-    async def add(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Verified:
+    async def add(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
         """Have each in the producer's transaction, which begins where none is open.
 
         Errors: those of `verify`, but concurrent_transactions where a transaction has ended meanwhile: it may be the one before.
@@ -72,7 +81,7 @@ class ClusterVerification:
 
     async def _guarded(
         self, producer: TransactionalProducer, unknown: Sequence[TopicPartition], *, is_addition: bool
-    ) -> Verified:
+    ) -> Errors:
         if not unknown:
             return {}
         guarded = [found for one in unknown if (found := self._topics.partition(*one)) is not None]
@@ -80,7 +89,7 @@ class ClusterVerification:
         try:
             answered = await self._ask(producer, unknown, is_addition=is_addition)
             errors = {one: answered.get(one, ErrorCode.unknown_server_error) for one in unknown}
-            broken: Verified = {guard.partition: guard.error for guard in guards if guard.error is not ErrorCode.none}
+            broken: Errors = {guard.partition: guard.error for guard in guards if guard.error is not ErrorCode.none}
         finally:
             for guard in guards:
                 guard.end()
@@ -105,7 +114,7 @@ class ClusterVerification:
 
     async def _ask(
         self, producer: TransactionalProducer, partitions: Sequence[TopicPartition], *, is_addition: bool
-    ) -> Verified:
+    ) -> Errors:
         home = self._transactions.coordinator.partition_for(producer.transactional_id)
         state = self._topics.partition(TRANSACTION_STATE, home)
         leader = -1 if state is None else self._members.leadership(state).leader

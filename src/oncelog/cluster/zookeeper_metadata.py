@@ -11,21 +11,24 @@ from oncelog.broker.coordinators.loading import JournalState, find_partitions
 from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.broker.coordinators.verification import TransactionVerification
+from oncelog.broker.coordinators.verification import PartitionVerification
 from oncelog.broker.identity import Identity, check_member, identity_in_cluster
 from oncelog.broker.metadata import BrokerParts, Crash, GroupFormat, LogRules, StorageParts
+from oncelog.broker.storage.altering import Alterations
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.opening import LeftByLastStop
 from oncelog.broker.storage.partition import Partition
 from oncelog.cluster.altering import ClusterAlterations
 from oncelog.cluster.apis import CLUSTER_APIS
+from oncelog.cluster.configs import ClusterConfigs
 from oncelog.cluster.controller_events import Controller
 from oncelog.cluster.fetcher import FetcherParts
 from oncelog.cluster.known_members import KnownMembers
 from oncelog.cluster.membership import ClusterMembership
 from oncelog.cluster.scram_users import ClusterScramUsers
 from oncelog.cluster.shared_topics import SharedTopics
+from oncelog.cluster.topic_changes import TopicChanges
 from oncelog.cluster.zookeeper.session import ZooKeeper
 from oncelog.coordination import Parked, start
 from oncelog.environment import BrokerNetwork
@@ -39,8 +42,14 @@ class ZooKeeperMetadata:
     group_format = GroupFormat(groups.decode_of_member, stores_topic_ids=True)
     is_stop_clean = True
 
-    topics: SharedTopics
+    alterations: Alterations
+    cluster_configs: ClusterConfigs
+    cluster_scram_users: ClusterScramUsers
+    membership: ClusterMembership
     shared_topics: SharedTopics
+    topic_changes: TopicChanges
+    topics: SharedTopics
+    zookeeper: ZooKeeper
     producer_ids: ProducerIds
     known_brokers: KnownMembers
     controller: Controller
@@ -110,7 +119,7 @@ class ZooKeeperMetadata:
             broker.clock, self.cluster_configs, node_id, broker.settings, self.zookeeper
         )
 
-    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> TransactionVerification:
+    def verification(self, transactions: Transactions, session_guard: SessionGuard) -> PartitionVerification:
         return self.membership.verification(transactions)
 
     async def lead(self, in_turns: Callable[[Iterator[None]], Awaitable[None]]) -> None:

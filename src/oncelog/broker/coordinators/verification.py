@@ -1,59 +1,57 @@
-"""Asking the transaction coordinator whether a transaction contains a partition, before the first of its batches is appended.
-
-KIP-890: without that a batch that comes late would begin a transaction which nobody ends. For a producer of the second
-generation, which leaves that to brokers, the partition is added.
-"""
+"""Checks before an append whether its partitions are part of the producer's open transaction (KIP-890)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from oncelog.broker.coordinators.session_guard import Place, SessionGuard, TransactionalProducer
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.request import Request
+from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
 
-TopicPartition: TypeAlias = tuple[str, int]
-Verified: TypeAlias = dict[TopicPartition, ErrorCode]
 
+class PartitionVerification(Protocol):
+    """Asks the transaction coordinator, which is here for a broker that is alone, and may be elsewhere in a cluster."""
 
-class TransactionVerification(Protocol):
-    """No wait may come between its answer and the appends. Errors: those of the coordinator, and of asking it."""
-
-    async def verify(
+    async def check(
         self,
         request: Request,
         producer: TransactionalProducer,
         partitions: Sequence[TopicPartition],
         places: Sequence[Place],
-    ) -> Verified | None:
-        """Whether each is part of the producer's open transaction. None if the request comes late: it has no answer."""
-        ...
+        *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """Return the error of each partition; None if the request comes late, and gets no answer.
 
-    async def add(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Verified:
-        """Have each in the producer's transaction, which begins where none is open."""
+        With `adds`, by producers of the second generation, the partitions become part of the transaction.
+        No wait may come between this and the append.
+        """
         ...
 
 
 class OwnVerification:
-    """Every transaction is coordinated here, and so every connection of its producer is known."""
+    """The verification of a broker that is alone: it coordinates every transaction."""
 
-    def __init__(self, transactions: Transactions, session_guard: SessionGuard) -> None:
-        self._transactions = transactions
+    def __init__(self, session_guard: SessionGuard, transactions: Transactions) -> None:
         self._session_guard = session_guard
+        self._transactions = transactions
 
-    async def verify(
+    async def check(
         self,
         request: Request,
         producer: TransactionalProducer,
         partitions: Sequence[TopicPartition],
         places: Sequence[Place],
-    ) -> Verified | None:
+        *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        if adds:
+            # Such a request cannot be late: its transaction has an epoch of its own.
+            error = await self._transactions.add_partitions(*producer, partitions, tv2=True)
+            return dict.fromkeys(partitions, error)
         if not self._session_guard.admits(request, producer, places):
             return None
         return self._transactions.verify(*producer, partitions)
-
-    async def add(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Verified:
-        error = await self._transactions.add_partitions(*producer, partitions, tv2=True)
-        return dict.fromkeys(partitions, error)

@@ -31,7 +31,7 @@ class Told:
 
     @property
     def topics(self) -> SharedTopics:
-        return self.cluster.core(BROKER).shared_topics
+        return self.cluster.core(BROKER).metadata.shared_topics
 
     def order(self, epoch: int = 0, topic_id: UUID = TOPIC_ID) -> list[ErrorCode]:
         return errors_of(self.controller.order(BROKER, led(BROKER, epoch, BOTH, indexes=(0, 1), topic_id=topic_id)))
