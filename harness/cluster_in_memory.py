@@ -161,7 +161,7 @@ class ClusterInMemory:
     def epoch(self, broker_id: int) -> int:
         """-1 while it is not registered."""
         core = self.nodes[broker_id].core
-        membership = None if core is None else getattr(core, "membership", None)
+        membership = None if core is None else core.metadata.membership
         return -1 if membership is None or not hasattr(membership, "_liveness") else membership.epoch
 
     def partition(self, broker_id: int, topic: str = TOPIC, index: int = 0) -> Partition:
