@@ -279,7 +279,7 @@ class _Inspection:
             what += f" ({damage.size_bytes} bytes)"
         self._say(found.path, what, at_start, offset=damage.first_offset, position=damage.position, severity=severity)
         if damage.healed is None and damage.next_offset != damage.first_offset:
-            self._facts.producers.is_exact = False
+            self._facts.producers.lose(damage.first_offset, damage.next_offset)
 
     def _finish_indexes(
         self, found: SegmentFacts, indexes: tuple[OffsetIndexCheck, TimeIndexCheck], *, is_last: bool

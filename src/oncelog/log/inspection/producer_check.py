@@ -44,6 +44,8 @@ class ProducerCheck:
         if base_offset > 0:
             self.is_exact = self._begin(base_offset)
         self._next_offset = base_offset
+        # A snapshot below it does not have what was lost behind it.
+        self._lost_below = base_offset
 
     def _begin(self, base_offset: int) -> bool:
         """What came before the log is known from the snapshot at its beginning alone."""
@@ -75,6 +77,12 @@ class ProducerCheck:
                 right = encode_snapshot(self.producers) if is_known else None
                 self.wrong.append(WrongSnapshot(self._path(snapshot_offset), snapshot_offset, problem, right))
 
+    def lose(self, first_offset: int, next_offset: int | None) -> None:
+        """The batches from `first_offset` to `next_offset` are lost, after all before them were taken."""
+        self.reach(first_offset)
+        self.is_exact = False
+        self._lost_below = first_offset if next_offset is None else next_offset
+
     def finish(self, end_offset: int) -> None:
         self.reach(end_offset)
         for offset in self._left:
@@ -90,7 +98,7 @@ class ProducerCheck:
             return f"no batch begins or ends at offset {offset}"
         if not self.is_exact:
             self.producers.load(snapshot)
-            self.is_exact = True
+            self.is_exact = offset >= self._lost_below
             return None
         by_id = {producer.producer_id: producer for producer in self.producers}
         for producer in snapshot:
