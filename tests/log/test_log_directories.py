@@ -271,3 +271,9 @@ def test_offsets_of_a_partition_count_where_the_partition_is(disk: MemoryDisk) -
         disk.replace_file(f"{path}/log-start-offset-checkpoint", f"0\n1\nt 0 {offset - 1}\n".encode())
     assert directories.recovery_points() == {("t", 0): 5}
     assert directories.log_start_offsets() == {("t", 0): 4}
+
+
+def test_home_is_the_first_of_new_directories(disk: MemoryDisk) -> None:
+    claimed(disk, A, B)
+    directories = taken(disk, A, B)
+    assert [directories.is_home(one) for one in directories.online] == [True, False]

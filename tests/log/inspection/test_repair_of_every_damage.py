@@ -97,6 +97,7 @@ def repaired(disk: MemoryDisk, known: KnownOfPartition) -> tuple[PartitionPlan, 
     plan = plan_partition(disk, facts, known, lambda _: False)
     repair_partition(disk, plan, Aside(disk, "/data"))
     assert not inspected(disk, known)[1], "nothing is left to find"
+    assert disk.open_files == 0
     return plan, found
 
 

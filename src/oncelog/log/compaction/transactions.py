@@ -37,11 +37,11 @@ class CleanedTransactions:
         return False
 
     def take_marker(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
-        """Note a control batch; return whether nothing is left that it is about. One without a record says nothing any more."""
+        """Note a control batch; return whether it ends a transaction of which nothing is left."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if marker is None:
-            return header.record_count == 0
+            return False
         if marker.control is ControlType.COMMIT:
             is_needed = producer_id in self._committed
             self._committed.discard(producer_id)
