@@ -6,7 +6,7 @@ import pytest
 
 from harness.memory_disk import MemoryDisk
 from oncelog.environment import Share
-from oncelog.log.reserve import RESERVE, Reserve
+from oncelog.log.log_directories import RESERVE, Reserve
 
 SIZE_BYTES = 8192
 PATH = f"/data/{RESERVE}"

@@ -6,7 +6,7 @@ import pytest
 
 from harness.memory_disk import MemoryDisk
 from oncelog.log import AbortedTransaction
-from oncelog.log.transaction_index import TransactionIndex
+from oncelog.log.segment_indexes import TransactionIndex
 
 PATH = "/data/00000000000000000000.txnindex"
 ABORTED = [AbortedTransaction(7, first, first + 2, first) for first in (0, 3, 6)]

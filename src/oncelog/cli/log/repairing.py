@@ -29,6 +29,7 @@ from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
+    OWN_CHECKPOINT,
     RECOVERY_POINTS,
     NodeIdentity,
     read_identity,
@@ -38,8 +39,7 @@ from oncelog.log.checkpoints import (
 from oncelog.log.inspection.aside import Aside
 from oncelog.log.inspection.rebuilding import PartitionPlan, plan_partition, repair_partition
 from oncelog.log.names import LOG, SNAPSHOT, offset_name, offset_of
-from oncelog.log.own_checkpoint import OWN_CHECKPOINT
-from oncelog.log.producer_snapshot import encode_snapshot
+from oncelog.log.producer_snapshots import encode_snapshot
 from oncelog.transactions import DECIDED, ONGOING
 
 PRODUCER_ID_BLOCK = 1000

@@ -7,8 +7,8 @@ from struct import Struct
 from typing import NamedTuple
 
 from oncelog.environment import Disk
+from oncelog.log.index_files import NO_TIMESTAMP
 from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.time_index import NO_TIMESTAMP
 from oncelog.records import BatchHeader
 
 CHUNK_ENTRIES = 4096

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 
 from oncelog.log.inspection.walk import Damage
 from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.producers import Producers
-from oncelog.log.replaying import replay
+from oncelog.log.producers import Producers, replay
 from oncelog.log.scan import ScannedBatch
 from oncelog.records import ControlType, read_control
 

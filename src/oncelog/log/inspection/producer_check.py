@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from oncelog.environment import Disk
 from oncelog.log.names import SNAPSHOT, offset_name, offset_of
 from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot, encode_snapshot
-from oncelog.log.producers import Producers, ProducerStateEntry
-from oncelog.log.replaying import replay
+from oncelog.log.producer_snapshots import DamagedSnapshotError, decode_snapshot, encode_snapshot
+from oncelog.log.producers import Producers, ProducerStateEntry, replay
 from oncelog.log.scan import ScannedBatch
 from oncelog.records import NO_SEQUENCE
 

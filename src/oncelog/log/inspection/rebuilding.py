@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from oncelog.environment import Disk, File
 from oncelog.log.config import LONG_MAX
-from oncelog.log.epoch_checkpoint import write_epochs
+from oncelog.log.index_files import NO_TIMESTAMP
 from oncelog.log.inspection.aside import Aside
 from oncelog.log.inspection.fillers import stand_in
 from oncelog.log.inspection.findings import Finding
@@ -25,6 +25,7 @@ from oncelog.log.inspection.partition import (
 )
 from oncelog.log.inspection.producer_check import ProducerCheck
 from oncelog.log.inspection.walk import Damage, SegmentWalk
+from oncelog.log.leader_epochs import write_epochs
 from oncelog.log.names import (
     LOG,
     OFFSET_INDEX,
@@ -35,9 +36,8 @@ from oncelog.log.names import (
     offset_of,
 )
 from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.producer_snapshot import encode_snapshot
+from oncelog.log.producer_snapshots import encode_snapshot
 from oncelog.log.scan import ScannedBatch
-from oncelog.log.time_index import NO_TIMESTAMP
 
 COPY_BYTES = 1024 * 1024
 EPOCH_AT = 12
