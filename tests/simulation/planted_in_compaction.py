@@ -8,8 +8,7 @@ from unittest.mock import patch
 from oncelog.broker.housekeeping import Housekeeping
 from oncelog.log import cleanup
 from oncelog.log.compaction import Cleaning
-from oncelog.log.compaction.batch_filter import BatchFilter, _emptied
-from oncelog.log.compaction.transactions import CleanedTransactions
+from oncelog.log.compaction.batch_filter import BatchFilter, CleanedTransactions, _emptied
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.environment import Disk, DiskError
-from oncelog.records.checksum import crc32c
+from oncelog.records import crc32c
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"

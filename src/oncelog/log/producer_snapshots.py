@@ -17,8 +17,7 @@ from struct import Struct
 from oncelog.environment import Disk, File
 from oncelog.log.names import DELETED, SNAPSHOT, offset_name, offset_of
 from oncelog.log.producers import BatchEntry, ProducerStateEntry
-from oncelog.records import NO_SEQUENCE, sequence_before
-from oncelog.records.checksum import crc32c
+from oncelog.records import NO_SEQUENCE, crc32c, sequence_before
 
 VERSION = 1
 

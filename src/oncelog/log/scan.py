@@ -9,9 +9,8 @@ from typing_extensions import Buffer
 
 from oncelog.environment import File
 from oncelog.log.config import EPOCH_MIN, LONG_MAX
-from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc_is_valid, read_header
+from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc32c, crc_is_valid, read_header
 from oncelog.records.batch import CONTROL_BIT, CRC_FROM, LENGTH_PREFIX_BYTES, MAGIC
-from oncelog.records.checksum import crc32c
 from oncelog.records.control import control_problem
 
 CHUNK_BYTES = 1024 * 1024

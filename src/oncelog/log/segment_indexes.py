@@ -21,8 +21,7 @@ from oncelog.log.config import LogConfig
 from oncelog.log.index_files import NO_TIMESTAMP, EntryFile, OffsetIndex, TimeIndex
 from oncelog.log.names import DELETED, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name
 from oncelog.log.outcome import AbortedTransaction, DamagedLogError
-from oncelog.records import HEADER_BYTES
-from oncelog.records.checksum import crc32c
+from oncelog.records import HEADER_BYTES, crc32c
 
 VERSION = 0
 

@@ -18,7 +18,7 @@ from oncelog.broker.storage import closing, durability, log_settings, opening, p
 from oncelog.client.producer import producing
 from oncelog.cluster import configs, controller, shared_topics
 from oncelog.log import index_files, producer_snapshots, scan, segment, segments
-from oncelog.log.compaction import cleaning, grouping
+from oncelog.log.compaction import cleaned_segment, cleaning
 from oncelog.records import Effort
 
 
@@ -67,7 +67,7 @@ CONSTANTS = (
     Constant(segments, "POSITIONS_KEPT", (1, 3)),
     Constant(index_files, "UNWRITTEN_BYTES_MAX", (1, 60)),
     Constant(cleaning, "STEP_BYTES", (500, 5_000)),
-    Constant(grouping, "SEGMENTS_MAX", (1, 3)),
+    Constant(cleaned_segment, "SEGMENTS_MAX", (1, 3)),
 )
 
 

@@ -12,10 +12,10 @@ from harness.cleaned_logs import records_of
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.memory_disk import MemoryDisk
 from oncelog.log import LogConfig, PartitionLog, open_log
-from oncelog.log.inspection.aside import Aside
-from oncelog.log.inspection.findings import AtStart, Finding
-from oncelog.log.inspection.partition import KnownOfPartition, PartitionFacts, inspect_partition
-from oncelog.log.inspection.rebuilding import PartitionPlan, plan_partition, repair_partition
+from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition
+from oncelog.log.inspection.partition import PartitionFacts, inspect_partition
+from oncelog.log.inspection.planning import PartitionPlan, plan_partition
+from oncelog.log.inspection.rebuilding import Aside, repair_partition
 from oncelog.records import BatchHeader, ControlType, Record, batches
 
 NAME = "orders-0"

@@ -36,8 +36,8 @@ from oncelog.log.checkpoints import (
     write_identity,
     write_partition_offsets,
 )
-from oncelog.log.inspection.aside import Aside
-from oncelog.log.inspection.rebuilding import PartitionPlan, plan_partition, repair_partition
+from oncelog.log.inspection.planning import PartitionPlan, plan_partition
+from oncelog.log.inspection.rebuilding import Aside, repair_partition
 from oncelog.log.names import LOG, SNAPSHOT, offset_name, offset_of
 from oncelog.log.producer_snapshots import encode_snapshot
 from oncelog.transactions import DECIDED, ONGOING

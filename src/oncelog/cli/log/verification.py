@@ -31,10 +31,9 @@ from oncelog.log.checkpoints import (
     read_identity,
     read_own_checkpoint,
 )
-from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
-from oncelog.log.inspection.lines import lines_of
-from oncelog.log.inspection.partition import KnownOfPartition, PartitionFacts, Progress, inspect_partition
-from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
+from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition, Report, Severity
+from oncelog.log.inspection.partition import PartitionFacts, Progress, inspect_partition
+from oncelog.log.inspection.read_only_disk import ReadOnlyDisk, lines_of
 from oncelog.log.names import DELETED_DIRECTORY, future_partition_of, partition_directory
 from oncelog.log.write_ahead import files_in
 
