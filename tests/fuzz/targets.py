@@ -27,13 +27,13 @@ from oncelog.records import (
     build_batch,
     check_batch,
     control_batch,
+    crc32c,
     crc_is_valid,
     decode_batch,
     prepare,
     read_control,
     read_header,
 )
-from oncelog.records.checksum import crc32c
 from oncelog.records.compression import compress, decompress
 from oncelog.records.kept import body_of, keyed_records
 from oncelog.wire import (

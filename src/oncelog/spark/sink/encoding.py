@@ -150,7 +150,7 @@ class RowEncoder:
     ) -> tuple[list[EncodedBatch], list[Unwritable]]:
         """The rows of one target; `rows` says where in their group they are."""
         # Imports Numba, which a driver whose tasks encode the rows has no use for.
-        from oncelog.records.arrow import arrow_to_batches
+        from oncelog.records.from_arrow import arrow_to_batches
 
         topic = self.targets.partitions[target].topic
         limit = self.limits.batch_bytes_max.get(topic)

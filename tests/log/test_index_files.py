@@ -7,7 +7,7 @@ from struct import pack
 import pytest
 
 from harness.memory_disk import MemoryDisk
-from oncelog.log.time_index import NO_TIMESTAMP, TimeIndex
+from oncelog.log.index_files import NO_TIMESTAMP, TimeIndex
 
 PATH = "/data/00000000000000000100.timeindex"
 ENTRIES = [(1000, 104), (2000, 109), (3000, 114)]

@@ -6,7 +6,7 @@ import pytest
 
 from harness.memory_disk import MemoryDisk
 from oncelog.log import LogConfig
-from oncelog.log.compaction.grouping import groups_of
+from oncelog.log.compaction.cleaned_segment import groups_of
 from oncelog.log.segment import Segment
 
 FAR = 2**31

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from struct import pack
 
-from oncelog.log.producer_snapshot import decode_snapshot, encode_snapshot
+from oncelog.log.producer_snapshots import decode_snapshot, encode_snapshot
 from oncelog.log.producers import ProducerStateEntry
 
 

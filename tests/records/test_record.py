@@ -5,7 +5,7 @@ from aiokafka.partitioner import murmur2 as murmur2_of_aiokafka  # type: ignore[
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.records.partitioning import crc32_partition, murmur2, murmur2_partition
+from oncelog.records.record import crc32_partition, murmur2, murmur2_partition
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,23 @@
-"""Whether the segments of a log are whole, and follow one another from its start to its recovery point."""
+"""Checks of a log's files at a start: segments are whole and follow one another, transaction indexes are those of the checkpoint.
+
+A transaction index that differs is made again from the batches: without its entry an aborted transaction would be taken for a
+committed one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from oncelog.log.damage import DamagedLogError
-from oncelog.log.epoch_limit import check_epoch
+from oncelog.log.checkpoints import IndexDigest, LogDigest
+from oncelog.log.config import LONG_MAX
+from oncelog.log.index_files import NO_TIMESTAMP
+from oncelog.log.leader_epochs import check_epoch
 from oncelog.log.names import LOG, offset_name
+from oncelog.log.outcome import AbortedTransaction, DamagedLogError
+from oncelog.log.producer_snapshots import Snapshots
+from oncelog.log.producers import Producers, replay
 from oncelog.log.segment import Segment
-from oncelog.log.time_index import NO_TIMESTAMP
 
 
 def check_segments(
@@ -99,3 +107,59 @@ def resume(segment: Segment, leader_epoch_max: int) -> int | None:
             return None
     segment.indexes.end_at(scan.next_offset)
     return scan.next_offset
+
+
+def digest_of(segments: Iterable[Segment], offset: int, log_start_offset: int) -> LogDigest:
+    """What the transaction indexes hold of markers below `offset`."""
+    found = []
+    for segment in segments:
+        if segment.base_offset < offset:
+            count, crc = segment.indexes.transactions.digest(offset)
+            if count:
+                found.append(IndexDigest(segment.base_offset, count, crc))
+    return LogDigest(offset, log_start_offset, tuple(found))
+
+
+def doubtful(segments: Sequence[Segment], expected: LogDigest) -> list[Segment]:
+    """The segments whose transaction index is not what the checkpoint says."""
+    by_base = {one.base_offset: (one.entry_count, one.crc) for one in expected.indexes}
+    return [
+        segment
+        for segment in segments
+        if segment.base_offset < expected.offset
+        and segment.indexes.transactions.digest_in_file(expected.offset) != by_base.get(segment.base_offset, (0, 0))
+    ]
+
+
+def aborted_in(
+    segment: Segment, segments: Sequence[Segment], snapshots: Snapshots, name: str, end_offset: int
+) -> list[AbortedTransaction]:
+    """The aborted transactions whose marker is in a segment and before `end_offset`, from the batches.
+
+    Raises DamagedLogError; changes nothing.
+    """
+    producers = Producers(name)
+    snapshot = snapshots.newest(segment.base_offset)
+    start = segments[0].base_offset if snapshot is None else snapshot[0]
+    producers.load(() if snapshot is None else snapshot[1])
+    found: list[AbortedTransaction] = []
+    ends = [*(one.base_offset for one in segments[1:]), LONG_MAX]
+    for one, end in zip(segments, ends, strict=True):
+        if one.base_offset > segment.base_offset:
+            break
+        if end <= start:
+            continue
+        # Not by way of the indexes: to make them anew is to read the end, which may be torn.
+        scan = one.scan(one.index_position(start), one.base_offset)
+        for batch in scan:
+            if batch.header.base_offset < start:
+                continue
+            aborted = replay(producers, batch)
+            if aborted is not None and one is segment:
+                found.append(aborted)
+            if batch.header.next_offset >= end_offset:
+                # What follows may be torn.
+                return found
+        if scan.fault is not None:
+            raise one.damaged(scan.fault.position, scan.fault.offset, scan.fault.reason)
+    return found

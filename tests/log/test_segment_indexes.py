@@ -6,7 +6,7 @@ import pytest
 
 from harness.memory_disk import MemoryDisk
 from oncelog.log import AbortedTransaction
-from oncelog.log.transaction_index import TransactionIndex
+from oncelog.log.segment_indexes import TransactionIndex
 
 PATH = "/data/00000000000000000000.txnindex"
 ABORTED = [AbortedTransaction(7, first, first + 2, first) for first in (0, 3, 6)]
@@ -36,3 +36,16 @@ def test_settled_index_forgets_an_abort_that_is_not_in_the_log() -> None:
         index.append(entry)
     index.settle(3, ABORTED[1:])
     assert index.entries() == ABORTED
+
+
+def test_digest_of_what_was_written_is_that_of_the_file() -> None:
+    disk = MemoryDisk()
+    index = TransactionIndex(disk, PATH, exists=False)
+    assert index.digest(100) == index.digest_in_file(100) == (0, 0)
+    for count, aborted in enumerate(ABORTED, 1):
+        index.append(aborted)
+        assert index.digest(100) == index.digest_in_file(100)
+        assert index.digest(100)[0] == count
+    assert index.digest(ABORTED[1].last_offset) == TransactionIndex(disk, PATH, exists=True).digest(
+        ABORTED[1].last_offset
+    )
