@@ -27,10 +27,6 @@ ROOT = Path(__file__).parents[1]
 README, SPARK, CLUSTER, TESTING = "README.md", "docs/spark.md", "docs/cluster.md", "docs/testing.md"
 PAGES = (README, SPARK, CLUSTER, TESTING)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
-LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
-PATHS = re.compile(
-    r"`((?:tests|harness|bench|docs|tools|broker|client|spark|log|records|server|coordination|wire)/[\w/]*(?:\.py|/))`"
-)
 
 CHANGING = [
     (re.compile(r"\b\d+ ms\b"), "N ms"),
@@ -210,16 +206,3 @@ def test_make_targets_exist():
         assert command.startswith("make ")
         done = subprocess.run([make, "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == 0
-
-
-def test_links_lead_to_files():
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")):
-        for target in LINKS.findall(page.read_text()):
-            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
-
-
-def test_files_and_folders_that_the_pages_name_are_there():
-    """Each is told from the root, or from the folder of the sources."""
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
-        for named in PATHS.findall(page.read_text()):
-            assert any((ROOT / start / named).exists() for start in ("", "src/oncelog")), f"{page.name}: {named}"

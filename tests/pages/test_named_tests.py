@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`([\w/]*test_\w+\.py)::(\w+)`")
-PAGES = sorted(page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")) if NAMED.search(page.read_text()))
+PAGES = sorted(page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if NAMED.search(page.read_text()))
 GUARANTEES = ROOT / "docs" / "guarantees.md"
 
 
