@@ -1,4 +1,4 @@
-"""Every block of README.md and of three pages of docs/, run as it is printed, page by page in a directory of its own.
+"""Every block of README.md and of four pages of docs/, run as it is printed, page by page in a directory of its own.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
 console block are run by a shell, and what they print is compared; what a cluster does by and by is asked for until it is so, and a
@@ -24,8 +24,9 @@ import pytest
 from harness import requirements
 
 ROOT = Path(__file__).parents[1]
-README, SPARK, CLUSTER, TESTING = "README.md", "docs/spark.md", "docs/cluster.md", "docs/testing.md"
-PAGES = (README, SPARK, CLUSTER, TESTING)
+README, OPERATIONS, TESTING = "README.md", "docs/operations.md", "docs/testing.md"
+SPARK, CLUSTER = "docs/spark.md", "docs/cluster.md"
+PAGES = (README, OPERATIONS, SPARK, CLUSTER, TESTING)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
 
 CHANGING = [
@@ -176,13 +177,18 @@ def test_every_python_block_is_used_by_a_command(page):
             )
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "page", [README, *(pytest.param(page, marks=pytest.mark.drawn(8)) for page in (SPARK, CLUSTER))]
+    "page",
+    [
+        OPERATIONS,
+        pytest.param(README, marks=pytest.mark.spark),
+        *(pytest.param(page, marks=[pytest.mark.spark, pytest.mark.drawn(8)]) for page in (SPARK, CLUSTER)),
+    ],
 )
 def test_blocks_do_what_the_page_says(page, tmp_path):
-    requirements.java()
+    if page != OPERATIONS:
+        requirements.java()
     need_default_port()
     reader = Reader(tmp_path)
     try:
