@@ -38,9 +38,9 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "subscribePattern",
         None,
-        "Topics to read, as a regular expression of Java's. As in Spark, it is looked for anywhere in a name; ^ and $ stand "
-        "for its ends. What Python writes otherwise is translated; what it has no word for (\\G, \\N, the flag x, look-behinds "
-        "of varying length, …) is refused by its name.",
+        "Topics to read, as a regular expression that Java and Python read alike; what they read differently, such as "
+        "\\p{Lower} or [a-z&&[^b]], is refused with what to write instead. As in Spark, it is looked for anywhere in a name; "
+        "^ and $ stand for its ends.",
     ),
     _supported(
         "startingTimestamp", None, "Where a new query starts, in ms since 1970. Before the two options that follow."

@@ -15,9 +15,9 @@ from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.spark.offsets import IdsByTopic, Offsets
 from oncelog.spark.options.boundaries import Boundary
-from oncelog.spark.options.java_pattern import compiled
 from oncelog.spark.options.source_options import SourceOptions
 from oncelog.spark.options.table import OptionError
+from oncelog.spark.options.topic_pattern import compiled
 from oncelog.spark.source.client import open_client
 from oncelog.spark.source.errors import NoAnswerError
 from oncelog.spark.wait_log import WaitLog
