@@ -20,7 +20,7 @@ from oncelog.client.values import TopicPartition
 from oncelog.records import Codec
 from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.sink.key_partitions import NO_KEY, key_partitions
-from oncelog.spark.sink.unwritable import (
+from oncelog.spark.sink.writable import (
     NO_TOPIC_SENTENCE,
     Limits,
     Policy,

@@ -11,8 +11,9 @@ group has no record, and tells a checkpoint that went on since from an old copy 
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from oncelog.client import (
     BrokerRefused,
@@ -23,9 +24,7 @@ from oncelog.client import (
     UnsupportedVersion,
 )
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.fence import FenceRecord, Role
-
-KEPT_MS = 100 * 365 * 24 * 60 * 60 * 1000
+from oncelog.spark.sink.fence import FenceError, FenceRecord, Role
 
 logger = logging.getLogger("oncelog.spark")
 
@@ -64,3 +63,46 @@ class LastFenceRecord:
                 self._group_id,
                 error,
             )
+
+
+RECORD = "oncelog started"
+RECORD_VERSION = 1
+METADATA = json.dumps({RECORD: RECORD_VERSION}, separators=(",", ":"))
+KEPT_MS = 100 * 365 * 24 * 60 * 60 * 1000
+
+
+class StartedTopics:
+    """The topics that a group has begun to read: each has an offset of its first partition in the group `GROUP-started`."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        """Raises FenceError where the group with the names is somebody else's."""
+        self._client = client
+        self._read_by = group_id
+        self._group_id = f"{group_id}-started"
+        self._topics = self._read()
+
+    def refuse_unless_committed(self, topics: Iterable[str], committed: Collection[str]) -> None:
+        """Raise FenceError for a topic that the group had begun to read, and has no offsets of any more."""
+        for topic in sorted(self._topics.intersection(topics).difference(committed)):
+            raise FenceError(
+                f"group {self._read_by!r} has read topic {topic!r} before, and its offsets are gone: they expired "
+                "(offsets.retention.minutes) or were deleted; say where to go on with oncelog groups reset-offsets "
+                f"{self._read_by} --topic {topic}, or delete group {self._group_id!r} for another first start"
+            )
+
+    def add(self, topics: Iterable[str]) -> None:
+        new = set(topics) - self._topics
+        if new:
+            offsets = {TopicPartition(topic, 0): OffsetAndMetadata(0, METADATA) for topic in new}
+            self._client.commit_offsets(self._group_id, offsets, retention_ms=KEPT_MS)
+            self._topics |= new
+
+    def _read(self) -> set[str]:
+        committed = self._client.committed_offsets(self._group_id, require_stable=False)
+        foreign = [partition for partition, entry in committed.items() if entry.metadata != METADATA]
+        if foreign:
+            raise FenceError(
+                f"group {self._group_id!r} has committed offsets of {min(foreign)} that are not of this pipeline; choose "
+                "another transactional id or group"
+            )
+        return {partition.topic for partition in committed}
