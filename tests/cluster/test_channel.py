@@ -24,6 +24,7 @@ from oncelog.cluster.channel import (
     ChannelState,
     Failure,
 )
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Parked, Task, start
 from oncelog.wire import (
     ErrorCode,
@@ -33,7 +34,6 @@ from oncelog.wire import (
     message_module,
     read_request_header,
 )
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 API_VERSIONS, METADATA, FETCH, FIND_COORDINATOR = 18, 3, 1, 10
 TIMEOUT_MS = 30_000

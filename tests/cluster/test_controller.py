@@ -8,6 +8,7 @@ import pytest
 
 from oncelog.cluster.controller.alter_partition import WantedIsr
 from oncelog.cluster.controller.leader_elections import ElectionType
+from oncelog.cluster.controller.messages import leader_and_isr, update_metadata
 from oncelog.cluster.controller.partitions import ELECTED_AT_ONCE_MAX
 from oncelog.cluster.controller.reassignment import NO_ERROR
 from oncelog.cluster.controller.values import LeaderRecoveryState
@@ -41,8 +42,6 @@ from oncelog.cluster.zookeeper.znodes import (
 )
 from oncelog.coordination import Parked, start
 from oncelog.wire import ErrorCode
-from oncelog.wire.zookeeper_mode.leader_and_isr_v7 import LeaderAndIsrRequest
-from oncelog.wire.zookeeper_mode.update_metadata_v8 import UpdateMetadataRequest
 from tests.cluster.controllers import SETTINGS, SimulatedCluster
 
 
@@ -116,7 +115,7 @@ def test_next_controller_is_elected_when_the_session_of_the_first_ends(cluster, 
 
 def test_brokers_hear_of_each_other_before_anything_else(cluster, node):
     first = cluster.brokers[1].told[0]
-    assert isinstance(first, UpdateMetadataRequest)
+    assert isinstance(first, update_metadata.UpdateMetadataRequest)
     assert [one.id for one in first.live_brokers] == [1, 2, 3]
     assert first.broker_epoch == cluster.brokers[1].epoch
 
@@ -126,7 +125,7 @@ def test_topic_that_is_made_is_led(cluster, node):
     cluster.settle()
     assert (cluster.state("t", 0).leader, cluster.state("t", 0).isr) == (1, (1, 2))
     assert cluster.brokers[2].leader_epoch("t", 1) == (2, 0)
-    told = next(one for one in cluster.brokers[2].told if isinstance(one, LeaderAndIsrRequest))
+    told = next(one for one in cluster.brokers[2].told if isinstance(one, leader_and_isr.LeaderAndIsrRequest))
     assert told.topic_states[0].topic_id == topic_id
     assert {one.broker_id: (one.host_name, one.port) for one in told.live_leaders}[1] == ("host-1", 9092)
 
@@ -150,7 +149,11 @@ def test_broker_that_does_not_answer_holds_up_nobody_and_is_told_in_order_when_i
     assert cluster.brokers[2].leader_epoch("t", 0) is None
     cluster.brokers[2].is_silent = False
     cluster.settle()
-    told = [one.topic_states[0].topic_name for one in cluster.brokers[2].told if isinstance(one, LeaderAndIsrRequest)]
+    told = [
+        one.topic_states[0].topic_name
+        for one in cluster.brokers[2].told
+        if isinstance(one, leader_and_isr.LeaderAndIsrRequest)
+    ]
     assert told == ["t", "u"]
 
 

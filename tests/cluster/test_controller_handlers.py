@@ -13,8 +13,8 @@ from oncelog.cluster.controller_handlers import (
     alter_partition,
     controlled_shutdown,
 )
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 from tests.cluster.controllers import SimulatedCluster
 
 UNKNOWN_ID = UUID(int=99)

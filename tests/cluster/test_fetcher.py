@@ -24,10 +24,10 @@ from harness.cluster_messages import (
     stopped,
 )
 from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.cluster.controller.messages import update_metadata
 from oncelog.log import DataDirectory
 from oncelog.replication.follower import NEWS_MS
 from oncelog.wire import ErrorCode, message_module
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
 BROKER, LEADER, NEXT = 0, 1, 2
 REPLICAS = (BROKER, LEADER, NEXT)

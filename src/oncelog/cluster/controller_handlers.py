@@ -16,8 +16,8 @@ from oncelog.cluster.controller import (
     WantedIsr,
 )
 from oncelog.cluster.controller_events import AskedPartition, Controller
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.wire import ErrorCode, construct, message_module
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 ALTER_PARTITION = 56
 ALLOCATE_PRODUCER_IDS = 67

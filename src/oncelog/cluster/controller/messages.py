@@ -15,8 +15,8 @@ from oncelog.cluster.controller.requests import (
     UpdateMetadataRequest,
 )
 from oncelog.cluster.controller.values import RegisteredBroker, TopicPartition
+from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.wire import ErrorCode, message_module
-from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 leader_and_isr = message_module(LEADER_AND_ISR, 7, "request")
 update_metadata = message_module(UPDATE_METADATA, 8, "request")

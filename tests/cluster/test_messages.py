@@ -7,6 +7,8 @@ Kafka's classes read many more.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 
 from harness import kafka_messages
 from harness.kafka_messages import in_kafkas_json
+from oncelog.cluster.messages import ITEMS_MAX, UPDATE_METADATA, VERSIONS
 from oncelog.wire import (
     FRAME_LENGTH,
     TooManyItemsError,
@@ -34,8 +37,6 @@ from oncelog.wire import (
     skip_tagged_fields,
     unsigned_varint,
 )
-from oncelog.wire.lengths import CONTROLLER_ITEMS_MAX
-from oncelog.wire.zookeeper_mode import UPDATE_METADATA, VERSIONS
 from tests.wire.random_messages import RandomMessages
 
 VECTORS = Path(__file__).parent / "vectors.txt"
@@ -208,6 +209,12 @@ def test_controller_may_not_speak_of_more_than_there_is_room_for():
     request = types.UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=())
     data = written(request)
     before, after = data[:-3], data[-2:]
-    many = before + unsigned_varint(CONTROLLER_ITEMS_MAX + 2) + bytes(3 * CONTROLLER_ITEMS_MAX) + after
+    many = before + unsigned_varint(ITEMS_MAX + 2) + bytes(3 * ITEMS_MAX) + after
     with pytest.raises(TooManyItemsError):
         decode_request(types.UpdateMetadataRequest, memoryview(many))
+
+
+def test_command_that_imports_no_broker_names_the_apis_of_a_cluster():
+    program = "import oncelog.cli.broker_api_versions, oncelog.wire; print(oncelog.wire.api_name(4))"
+    printed = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert printed.stdout == "LeaderAndIsr\n"
