@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_handlers import allocate_producer_ids, alter_partition, controlled_shutdown
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.handlers import allocate_producer_ids, alter_partition, controlled_shutdown
 from oncelog.cluster.messages import UPDATE_METADATA
 from oncelog.coordination import start
 from oncelog.wire import (

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
 from oncelog.cluster.channel import ChannelError, Failure
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.controller.values import ReplicaAssignment, TopicAssignment
 from oncelog.cluster.controller.znodes import decode_state, encode_topic
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
 from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.cluster.zookeeper.session import Create, Data, GetData, Watched, ZooKeeper, ZooKeeperSessionState
 from oncelog.cluster.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths

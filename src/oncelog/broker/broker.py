@@ -84,7 +84,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.listeners import Endpoint
     from oncelog.cluster.altering import ClusterAlterations
     from oncelog.cluster.configs import ClusterConfigs
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.membership import ClusterMembership
     from oncelog.cluster.scram_users import ClusterScramUsers
     from oncelog.cluster.shared_topics import SharedTopics

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oncelog.broker.storage.topics import OpenLog, Topic
     from oncelog.broker.view import ClusterView
     from oncelog.cluster.configs import ClusterConfigs
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.topic_changes import TopicChanges
     from oncelog.coordination import Parked
 

@@ -20,8 +20,8 @@ from oncelog.cluster.asking import SessionEndedError, ask, catch_up, read_each, 
 from oncelog.cluster.channel import Channel, ChannelError
 from oncelog.cluster.channels import Channels
 from oncelog.cluster.configs import ClusterConfigs
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.counts import InSyncCounts, SessionCounts
 from oncelog.cluster.fetcher import ReplicaFetchSettings
 from oncelog.cluster.fetchers import Fetchers

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.cluster.counts import CONNECTED, DISCONNECTED, EXPIRED, Durations, SessionCounts
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller import ControllerContext
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.context import ControllerContext
+    from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.counts import InSyncCounts
     from oncelog.cluster.fetchers import Fetchers
     from oncelog.cluster.replicas import Replicas

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from oncelog.cluster.asking import SessionEndedError, ask, within
 from oncelog.cluster.config_writes import change_configs
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_credentials import USERS
 from oncelog.cluster.zookeeper.session import Children, GetChildren
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize

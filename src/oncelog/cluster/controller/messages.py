@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from oncelog.cluster.controller.requests import (
+from oncelog.cluster.controller.actions import (
     BrokerRequest,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from oncelog.cluster.controller.context import ControllerContext
-from oncelog.cluster.controller.requests import (
+from oncelog.cluster.controller.actions import (
     BrokerRequest,
     LeaderAndIsrPartition,
     LeaderAndIsrRequest,
@@ -19,6 +18,7 @@ from oncelog.cluster.controller.requests import (
     UpdateMetadataPartition,
     UpdateMetadataRequest,
 )
+from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.values import (
     LEADER_DURING_DELETE,
     LeaderAndIsr,
@@ -68,8 +68,10 @@ class RequestBatch:
         self._told.update(broker_ids)
         self._changed.update(dict.fromkeys(partitions))
 
-    def take(self) -> tuple[BrokerRequest, ...]:
-        return (*self._leader_and_isr_requests(), *self._update_metadata_requests(), *self._stop_replica_requests())
+    def send(self) -> None:
+        self._context.actions.send(
+            (*self._leader_and_isr_requests(), *self._update_metadata_requests(), *self._stop_replica_requests())
+        )
 
     def _leader_and_isr_requests(self) -> Iterable[BrokerRequest]:
         context = self._context

@@ -14,7 +14,7 @@ from oncelog.cluster.controller.values import TopicPartition
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 

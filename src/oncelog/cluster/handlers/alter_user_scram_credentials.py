@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_users import CredentialChange, NewCredential
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.scram_users import ClusterScramUsers
 
 ALTERED = ApiError(ErrorCode.none, "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.cluster import controller_handlers
+from oncelog.cluster.controller import handlers as controller_handlers
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
 
 
 class Needs(Protocol):

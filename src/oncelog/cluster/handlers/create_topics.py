@@ -13,7 +13,8 @@ from oncelog.broker.handlers.create_topics import config_problem, configs_of, ma
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
 from oncelog.cluster.asking import SessionEndedError, within
-from oncelog.cluster.controller import ApiError, Placement
+from oncelog.cluster.controller.placement import Placement
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers import waiting
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led, until
 from oncelog.cluster.topic_changes import being_deleted

@@ -12,7 +12,7 @@ from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
 from oncelog.cluster.asking import SessionEndedError, within
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers import waiting
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, until
 from oncelog.coordination import start

@@ -17,7 +17,7 @@ from oncelog.cluster.handlers.waiting import TIMED_OUT, RequestDeadline, until
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
 
 ELECTED = ApiError(ErrorCode.none)
 KNOWN_TYPES = {one.value: one for one in ElectionType}

@@ -10,7 +10,7 @@ from oncelog.cluster.handlers.alter_partition_reassignments import NOT_CONTROLLE
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
 
 
 class Needs(Protocol):

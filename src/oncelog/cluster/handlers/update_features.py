@@ -12,7 +12,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.controller import Controller
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 

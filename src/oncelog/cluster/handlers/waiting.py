@@ -10,7 +10,7 @@ from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.request import Request
 from oncelog.cluster.asking import within
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,36 +8,28 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from oncelog.cluster import controller_queues
-from oncelog.cluster.controller import (
-    Ask,
-    AwaitAnswers,
+from oncelog.cluster.controller import loading
+from oncelog.cluster.controller import queues as controller_queues
+from oncelog.cluster.controller.actions import (
     BrokerRequest,
-    ControllerContext,
+    ControllerWrite,
     LeaderAndIsrRequest,
-    ReadPartitionStates,
-    ReadReassignments,
-    ReadUncleanElection,
-    Replica,
-    SendRequests,
-    Steps,
+    Outcome,
     StopReplicaRequest,
-    Write,
-    answered_leader_and_isr,
-    begin,
-    complete_deletion,
-    fail_deletion,
-    leader_and_isr_errors,
-    rebalance,
-    stop_replica_errors,
 )
-from oncelog.cluster.controller_loading import load, read_reassignments, read_states
-from oncelog.cluster.controller_queues import BrokerQueues
-from oncelog.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
+from oncelog.cluster.controller.brokers import answered_leader_and_isr
+from oncelog.cluster.controller.context import ControllerContext
+from oncelog.cluster.controller.failover import begin
+from oncelog.cluster.controller.leader_elections import rebalance
+from oncelog.cluster.controller.messages import leader_and_isr_errors, stop_replica_errors
+from oncelog.cluster.controller.queues import BrokerQueues
+from oncelog.cluster.controller.topics import complete_deletion, fail_deletion
+from oncelog.cluster.controller.values import LeaderAndIsr, Replica, TopicPartition
+from oncelog.cluster.controller.zookeeper import ControllerZooKeeper, ResignedError
 from oncelog.cluster.counts import ControllerCounts
 from oncelog.cluster.zookeeper.session import ZooKeeper
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_config, paths
@@ -47,7 +39,6 @@ from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
-T = TypeVar("T")
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 FIRST_REBALANCE_MS = 5_000
 
@@ -95,7 +86,7 @@ class ControllerTerm:
         counts: ControllerCounts,
         on_resigned: Callable[[], None],
     ) -> None:
-        self.context = ControllerContext(needs.node_id, controller_epoch)
+        self.context = ControllerContext(needs.node_id, controller_epoch, self)
         self.zookeeper = ControllerZooKeeper(needs.zookeeper, epoch_version, on_resigned)
         self.settings = settings
         self._needs = needs
@@ -144,20 +135,6 @@ class ControllerTerm:
         if not self._is_busy:
             start(self._serve())
 
-    async def run(self, steps: Steps[T]) -> T:
-        """Carry out what the controller's steps ask for. Raises ResignedError, and the steps are left."""
-        answer: Any = None
-        try:
-            while True:
-                try:
-                    ask = steps.send(answer)
-                except StopIteration as over:
-                    value: T = over.value
-                    return value
-                answer = await self._answer(ask)
-        finally:
-            steps.close()
-
     async def _serve(self) -> None:
         self._is_busy = True
         while self._events:
@@ -175,32 +152,22 @@ class ControllerTerm:
             self._queues.keep(self.context.brokers)
         self._is_busy = False
 
-    async def _answer(self, ask: Ask) -> Any:
-        match ask:
-            case Write(writes):
-                return await self.zookeeper.write_all(writes)
-            case ReadPartitionStates(partitions):
-                return await read_states(self.zookeeper, partitions)
-            case ReadUncleanElection(topics):
-                return await self._unclean_elections(sorted(topics))
-            case ReadReassignments():
-                return await read_reassignments(self.zookeeper)
-            case SendRequests(requests):
-                for request in requests:
-                    broker = self.context.brokers.get(request.broker_id)
-                    if broker is not None:
-                        self._queues.send(request, broker)
-                return None
-            case AwaitAnswers():
-                await self._queues.keep_pace()
-                if self._is_over:
-                    raise ResignedError
-                return None
+    # The actions of the controller's flows. All that wait raise ResignedError once the term is over
 
-    async def _unclean_elections(self, topics: list[str]) -> dict[str, bool]:
+    async def write_all(self, writes: Iterable[ControllerWrite]) -> tuple[Outcome, ...]:
+        return await self.zookeeper.write_all(writes)
+
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        return await loading.read_states(self.zookeeper, tuple(partitions))
+
+    async def read_reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        return await loading.read_reassignments(self.zookeeper)
+
+    async def read_unclean_election(self, topics: Collection[str]) -> dict[str, bool]:
         allowed = {}
-        reads = await self.zookeeper.read_all([paths.config("topics", topic) for topic in topics])
-        for topic, read in zip(topics, reads, strict=True):
+        ordered = sorted(topics)
+        reads = await self.zookeeper.read_all([paths.config("topics", topic) for topic in ordered])
+        for topic, read in zip(ordered, reads, strict=True):
             try:
                 own = {} if read is None else decode_config("topics", topic, read.data)
             except ZnodeError as error:
@@ -211,9 +178,22 @@ class ControllerTerm:
             allowed[topic] = is_enabled
         return allowed
 
+    def send(self, requests: Iterable[BrokerRequest]) -> None:
+        for request in requests:
+            broker = self.context.brokers.get(request.broker_id)
+            if broker is not None:
+                self._queues.send(request, broker)
+
+    async def await_answers(self) -> None:
+        await self._queues.keep_pace()
+        if self._is_over:
+            raise ResignedError
+
+    # Its own events
+
     async def _fail_over(self) -> None:
-        snapshot = await load(self.zookeeper, self._needs.random, self.settings.inter_broker_listener)
-        await self.run(begin(self.context, snapshot, may_delete_topics=self.settings.delete_topic_enable))
+        snapshot = await loading.load(self.zookeeper, self._needs.random, self.settings.inter_broker_listener)
+        await begin(self.context, snapshot, may_delete_topics=self.settings.delete_topic_enable)
         if self.settings.auto_leader_rebalance_enable:
             self._rebalance_in(FIRST_REBALANCE_MS)
 
@@ -222,7 +202,7 @@ class ControllerTerm:
         self._timer = self._needs.clock.call_later(delay_ms, lambda: self.put(event))
 
     async def _rebalance(self) -> None:
-        await self.run(rebalance(self.context, self.settings.leader_imbalance_per_broker_percentage))
+        await rebalance(self.context, self.settings.leader_imbalance_per_broker_percentage)
         self._rebalance_in(self.settings.leader_imbalance_check_interval_seconds * 1000)
 
     def _answered(self, request: BrokerRequest, answer: Any) -> None:
@@ -240,7 +220,7 @@ class ControllerTerm:
 
     async def _heard_leader_and_isr(self, request: LeaderAndIsrRequest, answer: Any) -> None:
         errors = leader_and_isr_errors(answer, self.context.topic_names)
-        await self.run(answered_leader_and_isr(self.context, request.broker_id, errors))
+        await answered_leader_and_isr(self.context, request.broker_id, errors)
 
     async def _heard_stop_replica(self, request: StopReplicaRequest, answer: Any) -> None:
         """Only what was to be deleted is of interest, and only while its topic is being deleted."""
@@ -251,7 +231,7 @@ class ControllerTerm:
             if partition in deleted and partition[0] in self.context.deletion_started
         }
         failed = [replica for replica, error in errors.items() if error is not ErrorCode.none]
-        await self.run(fail_deletion(self.context, failed))
+        await fail_deletion(self.context, failed)
         done = errors.keys() - set(failed)
         if done:
-            await self.run(complete_deletion(self.context, sorted(done)))
+            await complete_deletion(self.context, sorted(done))

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from oncelog.cluster.controller import (
-    DeleteNotification,
-    ask_for_failed_directories,
-    change_brokers,
-    change_isrs,
-    change_partitions_of,
-    change_topics,
-    decode_registration,
-    drop_deletions,
-    elect_from_znode,
-    modify_broker,
-    queue_deletions,
-    reassign_from_znode,
-)
-from oncelog.cluster.controller_loading import (
+from oncelog.cluster.controller.actions import DeleteNotification
+from oncelog.cluster.controller.alter_partition import change_isrs
+from oncelog.cluster.controller.brokers import ask_for_failed_directories, change_brokers, modify_broker
+from oncelog.cluster.controller.leader_elections import elect_from_znode
+from oncelog.cluster.controller.loading import (
     fresh_ids,
     numbers,
     read_brokers,
@@ -28,7 +18,10 @@ from oncelog.cluster.controller_loading import (
     read_reassignments,
     read_topics,
 )
-from oncelog.cluster.controller_term import ControllerEvent, ControllerTerm
+from oncelog.cluster.controller.reassignment import reassign_from_znode
+from oncelog.cluster.controller.term import ControllerEvent, ControllerTerm
+from oncelog.cluster.controller.topics import change_partitions_of, change_topics, drop_deletions, queue_deletions
+from oncelog.cluster.controller.znodes import decode_registration
 from oncelog.cluster.zookeeper.session import NodeChange, Watched
 from oncelog.cluster.zookeeper.znodes import decode_isr_change, decode_log_dir_event, paths
 from oncelog.coordination import Flow
@@ -57,60 +50,60 @@ async def _change_brokers(term: ControllerTerm, _: Random) -> None:
     registered = await read_brokers(
         term.zookeeper, await read_levels(term.zookeeper), term.settings.inter_broker_listener
     )
-    await term.run(change_brokers(term.context, registered))
+    await change_brokers(term.context, registered)
 
 
 async def _modify_broker(term: ControllerTerm, broker_id: int) -> None:
     (read,) = await term.zookeeper.read_all([paths.broker(broker_id)], watch=True)
     if read is not None:
-        await term.run(modify_broker(term.context, decode_registration(broker_id, read)))
+        await modify_broker(term.context, decode_registration(broker_id, read))
 
 
 async def _change_topics(term: ControllerTerm, random: Random) -> None:
     names = await term.zookeeper.children(paths.TOPICS, watch=True)
     new = await read_topics(term.zookeeper, [name for name in names if name not in term.context.topics])
-    await term.run(change_topics(term.context, names, new, fresh_ids(new, random)))
+    await change_topics(term.context, names, new, fresh_ids(new, random))
 
 
 async def _modify_topic(term: ControllerTerm, name: str) -> None:
     read = (await read_topics(term.zookeeper, [name])).get(name)
     if read is not None:
         existing = numbers(await term.zookeeper.children(paths.partitions(name)))
-        await term.run(change_partitions_of(term.context, name, read.partitions, existing))
+        await change_partitions_of(term.context, name, read.partitions, existing)
 
 
 async def _delete_topics(term: ControllerTerm, _: Random) -> None:
     topics = await term.zookeeper.children(paths.DELETE_TOPICS, watch=True)
     if term.settings.delete_topic_enable:
-        await term.run(queue_deletions(term.context, topics))
+        await queue_deletions(term.context, topics)
     else:
-        await term.run(drop_deletions(topics))
+        await drop_deletions(term.context, topics)
 
 
 async def _reassign(term: ControllerTerm, _: Random) -> None:
     targets = await read_reassignments(term.zookeeper)
     if targets is not None:
-        await term.run(reassign_from_znode(term.context, targets))
+        await reassign_from_znode(term.context, targets)
 
 
 async def _elect_preferred(term: ControllerTerm, _: Random) -> None:
     partitions = await read_preferred_elections(term.zookeeper)
     if partitions is not None:
-        await term.run(elect_from_znode(term.context, partitions))
+        await elect_from_znode(term.context, partitions)
 
 
 async def _change_isrs(term: ControllerTerm, _: Random) -> None:
     read = await _notifications(term, paths.ISR_CHANGES)
     changed = dict.fromkeys(partition for one in read_notifications(read, decode_isr_change) for partition in one)
     known = [partition for partition in changed if partition in term.context.leaders]
-    await term.run(change_isrs(term.context, known))
+    await change_isrs(term.context, known)
     await _delete_notifications(term, paths.ISR_CHANGES, read)
 
 
 async def _fail_directories(term: ControllerTerm, _: Random) -> None:
     read = await _notifications(term, paths.LOG_DIR_EVENTS)
     broker_ids = set(read_notifications(read, decode_log_dir_event))
-    await term.run(ask_for_failed_directories(term.context, broker_ids))
+    await ask_for_failed_directories(term.context, broker_ids)
     await _delete_notifications(term, paths.LOG_DIR_EVENTS, read)
 
 

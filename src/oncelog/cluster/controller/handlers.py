@@ -9,13 +9,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from oncelog.cluster.controller import (
-    IsrResult,
-    LeaderAndIsr,
-    LeaderRecoveryState,
-    WantedIsr,
-)
-from oncelog.cluster.controller_events import AskedPartition, Controller
+from oncelog.cluster.controller.alter_partition import IsrResult, WantedIsr
+from oncelog.cluster.controller.controller import AskedPartition, Controller
+from oncelog.cluster.controller.values import LeaderAndIsr, LeaderRecoveryState
 from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.wire import ErrorCode, construct, message_module
 

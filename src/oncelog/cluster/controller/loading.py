@@ -7,23 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from oncelog.cluster.controller import (
-    DeleteNotification,
-    LeaderAndIsr,
-    RegisteredBroker,
-    Snapshot,
-    TopicAssignment,
-    TopicPartition,
-    address,
-    decode_assignment,
-    decode_registration,
-    decode_state,
-    feature_znode,
-    is_compatible,
-)
-from oncelog.cluster.controller_zookeeper import ControllerZooKeeper
+from oncelog.cluster.controller.actions import DeleteNotification
+from oncelog.cluster.controller.failover import Snapshot
+from oncelog.cluster.controller.messages import address
+from oncelog.cluster.controller.values import LeaderAndIsr, RegisteredBroker, TopicAssignment, TopicPartition
+from oncelog.cluster.controller.znodes import decode_assignment, decode_registration, decode_state
+from oncelog.cluster.controller.zookeeper import ControllerZooKeeper
 from oncelog.cluster.zookeeper.session import Create, Data, Done, Exists, SetData
 from oncelog.cluster.zookeeper.znodes import (
+    FeatureStatus,
     FeatureZnode,
     ZnodeError,
     decode_feature,
@@ -181,3 +173,17 @@ def _decoded(keys: Sequence[K], reads: Sequence[Data | None], decode: Callable[[
         except ZnodeError as error:
             logger.error("%s", error)
     return found
+
+
+def feature_znode(existing: FeatureZnode | None) -> FeatureZnode:
+    """As a controller of Kafka 3.9 leaves it: enabled, with the levels that it had. Over ZooKeeper brokers support none."""
+    is_used = existing is not None and existing.status is FeatureStatus.ENABLED
+    return FeatureZnode(existing.features if existing is not None and is_used else {})
+
+
+def is_compatible(broker: RegisteredBroker, levels: Mapping[str, int]) -> bool:
+    """Whether the broker supports every feature in the level that the cluster uses. One that does not is as if not there."""
+    supported = {name: (low, high) for name, low, high in broker.features}
+    return all(
+        name in supported and supported[name][0] <= level <= supported[name][1] for name, level in levels.items()
+    )

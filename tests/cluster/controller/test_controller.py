@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 
 from oncelog.cluster.controller.alter_partition import WantedIsr
+from oncelog.cluster.controller.controller import PRODUCER_ID_MAX, next_block
 from oncelog.cluster.controller.leader_elections import ElectionType
 from oncelog.cluster.controller.messages import leader_and_isr, update_metadata
 from oncelog.cluster.controller.partitions import ELECTED_AT_ONCE_MAX
+from oncelog.cluster.controller.queues import ANSWERED_WITHIN_MS
 from oncelog.cluster.controller.reassignment import NO_ERROR
 from oncelog.cluster.controller.values import LeaderRecoveryState
-from oncelog.cluster.controller_queues import ANSWERED_WITHIN_MS
-from oncelog.cluster.controller_zookeeper import ControllerZooKeeper, ResignedError
+from oncelog.cluster.controller.zookeeper import ControllerZooKeeper, ResignedError
 from oncelog.cluster.zookeeper.session import (
     Children,
     Create,
@@ -419,3 +420,16 @@ def test_claim_of_two_at_once_is_granted_to_one(cluster):
     assert sum(one.controller.is_active for one in nodes) == 1
     assert decode_controller_epoch(read(cluster, paths.CONTROLLER_EPOCH)) == 1
     assert ask(cluster, Create(paths.CONTROLLER)) is ZooKeeperError.NODE_EXISTS
+
+
+def test_blocks_follow_one_another_from_zero():
+    first = next_block(None, 1)
+    assert first == ProducerIdBlock(1, 0, 999)
+    assert next_block(first, 2) == ProducerIdBlock(2, 1000, 1999)
+
+
+def test_there_is_no_block_beyond_the_last_producer_id():
+    """ZkProducerIdManager: "Have exhausted all producerIds" where the last id is above Long.MaxValue - 1000."""
+    limit = PRODUCER_ID_MAX - 1000
+    assert next_block(ProducerIdBlock(1, limit - 999, limit), 1) == ProducerIdBlock(1, limit + 1, PRODUCER_ID_MAX)
+    assert next_block(ProducerIdBlock(1, limit - 998, limit + 1), 1) is None

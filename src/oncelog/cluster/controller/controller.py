@@ -7,30 +7,22 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 from uuid import UUID
 
-from oncelog.cluster import controller_term
-from oncelog.cluster.controller import (
-    ApiError,
-    ControllerContext,
-    ElectionAnswers,
-    ElectionType,
+from oncelog.cluster.controller import term as controller_term
+from oncelog.cluster.controller.alter_partition import (
     IsrResult,
-    ReplicaAssignment,
-    Steps,
-    Targets,
-    TopicPartition,
     WantedIsr,
     alter_partitions,
-    bring_online,
     broker_epoch_problem,
     complete_reassignments,
-    elect_leaders,
-    listed_reassignments,
-    next_block,
-    reassign,
-    shut_down,
 )
-from oncelog.cluster.controller_term import ControllerEvent, ControllerSettings, ControllerTerm
-from oncelog.cluster.controller_watches import event_of
+from oncelog.cluster.controller.brokers import shut_down
+from oncelog.cluster.controller.context import ControllerContext
+from oncelog.cluster.controller.leader_elections import ElectionAnswers, ElectionType, elect_leaders
+from oncelog.cluster.controller.partitions import bring_online
+from oncelog.cluster.controller.reassignment import Targets, listed_reassignments, reassign
+from oncelog.cluster.controller.term import ControllerEvent, ControllerSettings, ControllerTerm
+from oncelog.cluster.controller.values import ApiError, ReplicaAssignment, TopicPartition
+from oncelog.cluster.controller.watches import event_of
 from oncelog.cluster.counts import ControllerCounts
 from oncelog.cluster.zookeeper.session import (
     Create,
@@ -49,6 +41,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperSessionState,
 )
 from oncelog.cluster.zookeeper.znodes import (
+    PRODUCER_IDS_IN_A_BLOCK,
     ControllerZnode,
     ProducerIdBlock,
     ZnodeError,
@@ -68,6 +61,7 @@ AskedPartition = tuple[UUID, int]
 """A partition as AlterPartition names it: by the id of its topic."""
 NO_CONTROLLER = -1
 INITIAL_CONTROLLER_EPOCH = 0
+PRODUCER_ID_MAX = 2**63 - 1
 
 
 class Needs(controller_term.Needs, Protocol):
@@ -151,14 +145,14 @@ class Controller:
                 return
             names = {asked: _named(term.context, asked) for asked in wanted}
             known = {named: wanted[asked] for asked, named in names.items() if named is not None}
-            results = await term.run(alter_partitions(term.context, broker_id, known, version))
+            results = await alter_partitions(term.context, broker_id, known, version)
             answer.release(
                 {
                     asked: ErrorCode.unknown_topic_id if named is None else results[named]
                     for asked, named in names.items()
                 }
             )
-            await term.run(complete_reassignments(term.context, results))
+            await complete_reassignments(term.context, results)
 
         return await self._ask("AlterPartition", serve, ErrorCode.not_controller)
 
@@ -330,9 +324,9 @@ class Controller:
 
     # Asking the term
 
-    async def _take(self, name: str, make_steps: Callable[[ControllerContext], Steps[T]], refused: T) -> T:
+    async def _take(self, name: str, act: Callable[[ControllerContext], Flow[T]], refused: T) -> T:
         async def serve(term: ControllerTerm, answer: Parked[T]) -> None:
-            answer.release(await term.run(make_steps(term.context)))
+            answer.release(await act(term.context))
 
         return await self._ask(name, serve, refused)
 
@@ -357,7 +351,7 @@ def _named(context: ControllerContext, asked: AskedPartition) -> TopicPartition 
 
 
 async def _bring_online(term: ControllerTerm, topic: str | None) -> None:
-    await term.run(bring_online(term.context, topic))
+    await bring_online(term.context, topic)
 
 
 async def _next_block(term: ControllerTerm, broker_id: int) -> ProducerIdBlock | ErrorCode:
@@ -376,3 +370,11 @@ async def _next_block(term: ControllerTerm, broker_id: int) -> ProducerIdBlock |
             return block
         if outcome is not ZooKeeperError.BAD_VERSION:
             return ErrorCode.unknown_server_error
+
+
+def next_block(last: ProducerIdBlock | None, broker_id: int) -> ProducerIdBlock | None:
+    """The ids behind those that were given out last; None where all of them are, which Kafka takes for fatal, too."""
+    if last is not None and last.last > PRODUCER_ID_MAX - PRODUCER_IDS_IN_A_BLOCK:
+        return None
+    first = 0 if last is None else last.last + 1
+    return ProducerIdBlock(broker_id, first, first + PRODUCER_IDS_IN_A_BLOCK - 1)

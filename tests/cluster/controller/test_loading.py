@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from oncelog.cluster.controller.features import feature_znode, is_compatible
+from oncelog.cluster.controller.loading import feature_znode, is_compatible
 from oncelog.cluster.controller.values import RegisteredBroker
 from oncelog.cluster.zookeeper.znodes import FeatureStatus, FeatureZnode
 

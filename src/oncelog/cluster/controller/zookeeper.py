@@ -1,31 +1,47 @@
-"""How a controller asks ZooKeeper: many requests at once, again where the connection broke, and nothing once it is over."""
+"""The controller's client of ZooKeeper: many requests at once, again where the connection broke, and none after its term.
+
+Each write is a multi of its own that begins with a check of `/controller_epoch`: a controller that was replaced writes nothing
+(KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from oncelog.cluster.controller import (
+from oncelog.cluster.controller.actions import (
     ControllerWrite,
+    CreatePartitionState,
+    DeleteNotification,
+    DeletePreferredElection,
     DeleteTopic,
+    DeleteTopicDeletion,
     Outcome,
-    fenced,
-    outcome,
-    plain_writes,
-    topic_deletion,
-    was_fenced,
+    SetPartitionState,
+    SetReassignments,
+    SetTopicAssignment,
 )
+from oncelog.cluster.controller.values import TopicAssignment
+from oncelog.cluster.controller.znodes import encode_state, encode_topic
 from oncelog.cluster.zookeeper.session import (
+    Check,
     Children,
+    Create,
+    Created,
     Data,
+    Delete,
+    Done,
     GetChildren,
     GetData,
+    Multi,
     Request,
     Result,
+    Results,
+    SetData,
     Write,
     ZooKeeper,
     ZooKeeperError,
 )
-from oncelog.cluster.zookeeper.znodes import paths
+from oncelog.cluster.zookeeper.znodes import encode_reassignments, paths
 
 
 class ResignedError(Exception):
@@ -108,3 +124,59 @@ class ControllerZooKeeper:
                 ]
             )
         return [one for level in reversed(levels) for one in level]
+
+
+def fenced(write: Write, epoch_version: int) -> Multi:
+    return Multi((Check(paths.CONTROLLER_EPOCH, epoch_version), write))
+
+
+def was_fenced(result: Result) -> bool:
+    """Whether the write was refused because another controller was elected."""
+    return isinstance(result, Results) and result.each[0] in (ZooKeeperError.BAD_VERSION, ZooKeeperError.NO_NODE)
+
+
+def outcome(result: Result) -> Outcome:
+    """What came of a fenced write that was not refused for its fence."""
+    assert isinstance(result, Results), f"a multi is not answered with {result}"
+    assert not was_fenced(result), "nobody decides anything after that"
+    match result.each[1]:
+        case ZooKeeperError() as error:
+            return error
+        case Done(stat) | Created(_, stat):
+            return 0 if stat is None else stat.version
+
+
+def plain_writes(write: ControllerWrite) -> tuple[Write, ...]:
+    """What a write is made of, in order; what comes of it is what comes of the last. What is there already may be."""
+    match write:
+        case CreatePartitionState((topic, number), state):
+            return (
+                Create(paths.partitions(topic)),
+                Create(paths.partition(topic, number)),
+                Create(paths.partition_state(topic, number), encode_state(state)),
+            )
+        case SetPartitionState((topic, number), state):
+            return (SetData(paths.partition_state(topic, number), encode_state(state), state.partition_epoch),)
+        case SetTopicAssignment(topic, topic_id, partitions):
+            return (SetData(paths.topic(topic), encode_topic(TopicAssignment(topic_id, partitions))),)
+        case DeleteTopicDeletion(topic):
+            return (Delete(paths.delete_topic(topic)),)
+        case SetReassignments(targets):
+            if not targets:
+                return (Delete(paths.REASSIGN_PARTITIONS),)
+            return (SetData(paths.REASSIGN_PARTITIONS, encode_reassignments(targets)),)
+        case DeletePreferredElection():
+            return (Delete(paths.PREFERRED_REPLICA_ELECTION),)
+        case DeleteNotification(path):
+            return (Delete(path),)
+        case _:
+            raise AssertionError(f"{write} is made of what ZooKeeper has")
+
+
+def topic_deletion(topic: str, tree: list[str]) -> tuple[Write, ...]:
+    """`tree` are the znodes of the topic, each behind all that are below it. The order itself goes last: till then it counts."""
+    return (
+        *map(Delete, tree),
+        Delete(paths.config("topics", topic)),
+        Delete(paths.delete_topic(topic)),
+    )

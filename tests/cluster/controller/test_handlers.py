@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.cluster.controller_handlers import (
+from oncelog.cluster.controller.handlers import (
     ALLOCATE_PRODUCER_IDS,
     ALTER_PARTITION,
     allocate_producer_ids,

@@ -8,13 +8,9 @@ from typing import Any, Protocol
 
 from oncelog.cluster.asking import within
 from oncelog.cluster.channel import ChannelError
-from oncelog.cluster.controller import (
-    BrokerRequest,
-    Message,
-    Messages,
-    RegisteredBroker,
-    address,
-)
+from oncelog.cluster.controller.actions import BrokerRequest
+from oncelog.cluster.controller.messages import Message, Messages, address
+from oncelog.cluster.controller.values import RegisteredBroker
 from oncelog.coordination import Parked, sleep, start
 from oncelog.environment import Clock
 
