@@ -25,7 +25,7 @@ from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
 from oncelog.client.values import Address
 from oncelog.cluster.channel import Channel
-from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.cluster.zookeeper.session import Create, Request, Result, SetData
 from oncelog.cluster.zookeeper.znodes import (
     AssignedReplicas,

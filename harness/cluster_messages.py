@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.records import Record, build_batch
 from oncelog.records.batch import stamped
 from oncelog.wire import ErrorCode, construct, message_module

@@ -9,7 +9,7 @@ from uuid import UUID
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
 from oncelog.cluster.channel import ChannelError, Failure
 from oncelog.cluster.controller.controller import Controller
-from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.controller.values import ReplicaAssignment, TopicAssignment
 from oncelog.cluster.controller.znodes import decode_state, encode_topic

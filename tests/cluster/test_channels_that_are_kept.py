@@ -8,8 +8,7 @@ from harness.broker_in_memory import CountingRandom
 from harness.manual_clock import ManualClock
 from harness.network_in_memory import NetworkInMemory
 from oncelog.broker.view import ClusterNode
-from oncelog.cluster.channel import ChannelError, ChannelState, Failure
-from oncelog.cluster.channels import Channels
+from oncelog.cluster.channel import ChannelError, Channels, ChannelState, Failure
 from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Task, start
 from oncelog.wire import message_class

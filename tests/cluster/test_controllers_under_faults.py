@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from oncelog.cluster.controller.messages import leader_and_isr, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, update_metadata
 from oncelog.cluster.controller.znodes import decode_assignment
 from oncelog.cluster.zookeeper.session import Children, Create, Data, Delete, GetChildren, GetData
 from oncelog.cluster.zookeeper.znodes import decode_controller_epoch, encode_reassignments, paths

@@ -12,7 +12,7 @@ import pytest
 from harness.cluster_messages import fetch_request, fetched, led, stopped
 from harness.running_cluster import RunningCluster
 from harness.strangers import Stranger
-from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.log import Appended, Origin
 from oncelog.records import Record, build_batch, read_header
 from oncelog.wire import ErrorCode, construct, message_class, message_module

@@ -8,10 +8,11 @@ from uuid import UUID
 
 from oncelog.broker.config.listeners import inter_broker_listener
 from oncelog.broker.slices import Slices
-from oncelog.cluster import altering, elected, membership
+from oncelog.cluster import altering, membership
 from oncelog.cluster.altering import ClusterAlterations
-from oncelog.cluster.elected import Elected
 from oncelog.cluster.membership import ClusterMembership
+from oncelog.cluster.replicas import replicas
+from oncelog.cluster.replicas.replicas import Elected
 from oncelog.cluster.scram_users import ClusterScramUsers
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.zookeeper.session import ZooKeeper
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from oncelog.coordination import Parked
 
 
-class Needs(membership.Needs, elected.Needs, altering.Needs, Protocol):
+class Needs(membership.Needs, replicas.Needs, altering.Needs, Protocol):
     """What of the broker is needed here, and what it is given."""
 
     alterations: ClusterAlterations

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from oncelog.cluster.controller.context import ControllerContext
     from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.counts import InSyncCounts
-    from oncelog.cluster.fetchers import Fetchers
-    from oncelog.cluster.replicas import Replicas
+    from oncelog.cluster.replicas.fetchers import Fetchers
+    from oncelog.cluster.replicas.replicas import Replicas
     from oncelog.cluster.shared_topics import SharedTopics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

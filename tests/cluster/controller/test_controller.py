@@ -9,10 +9,10 @@ import pytest
 from oncelog.cluster.controller.alter_partition import WantedIsr
 from oncelog.cluster.controller.controller import PRODUCER_ID_MAX, next_block
 from oncelog.cluster.controller.leader_elections import ElectionType
-from oncelog.cluster.controller.messages import leader_and_isr, update_metadata
 from oncelog.cluster.controller.partitions import ELECTED_AT_ONCE_MAX
 from oncelog.cluster.controller.queues import ANSWERED_WITHIN_MS
 from oncelog.cluster.controller.reassignment import NO_ERROR
+from oncelog.cluster.controller.requests import leader_and_isr, update_metadata
 from oncelog.cluster.controller.values import LeaderRecoveryState
 from oncelog.cluster.controller.zookeeper import ControllerZooKeeper, ResignedError
 from oncelog.cluster.zookeeper.session import (

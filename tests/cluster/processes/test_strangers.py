@@ -18,7 +18,7 @@ from harness.cluster_messages import fetch_request, fetched, led, live_broker, s
 from harness.secured_cluster import INTERNAL, PASSWORD, USER, BetweenBrokers, login_module
 from harness.wire import Connection
 from oncelog.client import Client, NewTopic, Producer
-from oncelog.cluster.controller.messages import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.testing import RunningCluster, cluster
 from oncelog.wire import ErrorCode, message_class, message_module
 from tests.cluster.processes.replicas import wait_until_in_sync

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from oncelog.cluster.controller.actions import SetPartitionState
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.reassignment import complete_if_in_sync
-from oncelog.cluster.controller.request_batch import RequestBatch
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.values import (
     UNKNOWN_BROKER_EPOCH,
     LeaderAndIsr,

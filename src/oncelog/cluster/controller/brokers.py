@@ -10,7 +10,7 @@ from oncelog.cluster.controller.elections import ElectionStrategy
 from oncelog.cluster.controller.partitions import bring_online, change_partitions
 from oncelog.cluster.controller.reassignment import resume_towards
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.request_batch import RequestBatch
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.topics import fail_deletion, resume_for
 from oncelog.cluster.controller.values import (
     LeaderAndIsr,

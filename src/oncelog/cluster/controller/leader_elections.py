@@ -19,6 +19,8 @@ from oncelog.cluster.controller.values import NO_LEADER, ApiError, PartitionStat
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 from oncelog.wire import ErrorCode
 
+NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
+
 logger = logging.getLogger("oncelog.cluster.controller")
 
 
@@ -28,8 +30,6 @@ class ElectionType(Enum):
     PREFERRED = 0
     UNCLEAN = 1
 
-
-NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
 
 ElectionAnswers = dict[TopicPartition, int | ApiError]
 """Who leads now, or why nothing has changed."""

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from oncelog.cluster.controller.actions import DeleteNotification
 from oncelog.cluster.controller.failover import Snapshot
-from oncelog.cluster.controller.messages import address
+from oncelog.cluster.controller.requests import address
 from oncelog.cluster.controller.values import LeaderAndIsr, RegisteredBroker, TopicAssignment, TopicPartition
 from oncelog.cluster.controller.znodes import decode_assignment, decode_registration, decode_state
 from oncelog.cluster.controller.zookeeper import ControllerZooKeeper

@@ -21,7 +21,7 @@ from oncelog.cluster.controller.elections import (
     preferred_election,
     reassignment_election,
 )
-from oncelog.cluster.controller.request_batch import RequestBatch
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.values import (
     PARTITION_TRANSITIONS,
     LeaderAndIsr,
@@ -31,6 +31,15 @@ from oncelog.cluster.controller.values import (
     show,
 )
 from oncelog.cluster.zookeeper.session import ZooKeeperError
+
+_KAFKA_NAMES = {
+    ElectionStrategy.OFFLINE: "OfflinePartitionLeaderElectionStrategy(false)",
+    ElectionStrategy.OFFLINE_UNCLEAN: "OfflinePartitionLeaderElectionStrategy(true)",
+    ElectionStrategy.REASSIGNMENT: "ReassignPartitionLeaderElectionStrategy",
+    ElectionStrategy.PREFERRED: "PreferredReplicaPartitionLeaderElectionStrategy",
+    ElectionStrategy.CONTROLLED_SHUTDOWN: "ControlledShutdownPartitionLeaderElectionStrategy",
+}
+"""As clients read them in the message of a failed election."""
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
@@ -281,13 +290,3 @@ def _election(
             return controlled_shutdown_election(assignment.replicas, led, is_there, context.shutting_down)
         case _:
             return offline_election(assignment.replicas, led, is_online, allow_unclean=allow_unclean)
-
-
-_KAFKA_NAMES = {
-    ElectionStrategy.OFFLINE: "OfflinePartitionLeaderElectionStrategy(false)",
-    ElectionStrategy.OFFLINE_UNCLEAN: "OfflinePartitionLeaderElectionStrategy(true)",
-    ElectionStrategy.REASSIGNMENT: "ReassignPartitionLeaderElectionStrategy",
-    ElectionStrategy.PREFERRED: "PreferredReplicaPartitionLeaderElectionStrategy",
-    ElectionStrategy.CONTROLLED_SHUTDOWN: "ControlledShutdownPartitionLeaderElectionStrategy",
-}
-"""As clients read them in the message of a failed election."""

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from oncelog.cluster.asking import within
 from oncelog.cluster.channel import ChannelError
 from oncelog.cluster.controller.actions import BrokerRequest
-from oncelog.cluster.controller.messages import Message, Messages, address
+from oncelog.cluster.controller.requests import Message, Messages, address
 from oncelog.cluster.controller.values import RegisteredBroker
+from oncelog.cluster.zookeeper.asking import within
 from oncelog.coordination import Parked, sleep, start
 from oncelog.environment import Clock
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from oncelog.cluster.controller.actions import SetPartitionState
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import without_replica
-from oncelog.cluster.controller.request_batch import RequestBatch
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.values import (
     REPLICA_TRANSITIONS,
     LeaderAndIsr,

@@ -25,8 +25,8 @@ from oncelog.cluster.controller.brokers import answered_leader_and_isr
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.failover import begin
 from oncelog.cluster.controller.leader_elections import rebalance
-from oncelog.cluster.controller.messages import leader_and_isr_errors, stop_replica_errors
 from oncelog.cluster.controller.queues import BrokerQueues
+from oncelog.cluster.controller.requests import leader_and_isr_errors, stop_replica_errors
 from oncelog.cluster.controller.topics import complete_deletion, fail_deletion
 from oncelog.cluster.controller.values import LeaderAndIsr, Replica, TopicPartition
 from oncelog.cluster.controller.zookeeper import ControllerZooKeeper, ResignedError

@@ -11,7 +11,7 @@ from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import ElectionStrategy
 from oncelog.cluster.controller.partitions import change_partitions
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.request_batch import RequestBatch
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.values import (
     PartitionState,
     Replica,

@@ -32,7 +32,7 @@ from oncelog.cluster.zookeeper.znodes import (
     decode_topic,
     paths,
 )
-from oncelog.cluster.zookeeper.znodes.brokers import SECURITY_PROTOCOLS
+from oncelog.cluster.zookeeper.znodes.cluster import SECURITY_PROTOCOLS
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:

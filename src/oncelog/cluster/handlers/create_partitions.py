@@ -12,10 +12,10 @@ from typing import Any
 from oncelog.broker.handlers.create_partitions import Budget, keeps, result, room_problem, too_many
 from oncelog.broker.request import Request
 from oncelog.broker.storage.altering import DONE, Outcome
-from oncelog.cluster.asking import SessionEndedError, within
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, Needs, RequestDeadline, is_led, until
 from oncelog.cluster.topic_changes import Grown
+from oncelog.cluster.zookeeper.asking import SessionEndedError, within
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 

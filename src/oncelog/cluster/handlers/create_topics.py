@@ -12,12 +12,12 @@ from uuid import UUID
 from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
-from oncelog.cluster.asking import SessionEndedError, within
 from oncelog.cluster.controller.placement import Placement
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers import waiting
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led, until
 from oncelog.cluster.topic_changes import being_deleted
+from oncelog.cluster.zookeeper.asking import SessionEndedError, within
 from oncelog.coordination import sleep, start
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem

@@ -11,10 +11,10 @@ from uuid import UUID
 from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
-from oncelog.cluster.asking import SessionEndedError, within
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers import waiting
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, until
+from oncelog.cluster.zookeeper.asking import SessionEndedError, within
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.cluster.asking import SessionEndedError
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.security.kinds import Scram
 from oncelog.wire import ErrorCode
 

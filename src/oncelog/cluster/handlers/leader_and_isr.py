@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
-from oncelog.cluster.replicas import Told
+from oncelog.cluster.replicas.replicas import Told
 from oncelog.replication import LeaderAndIsrTold
 from oncelog.wire import ErrorCode
 

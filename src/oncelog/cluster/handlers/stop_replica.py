@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from oncelog.broker.request import Request
-from oncelog.cluster.replicas import ToStop
+from oncelog.cluster.replicas.replicas import ToStop
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

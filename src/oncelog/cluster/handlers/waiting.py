@@ -9,8 +9,8 @@ from uuid import UUID
 from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.request import Request
-from oncelog.cluster.asking import within
 from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.zookeeper.asking import within
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

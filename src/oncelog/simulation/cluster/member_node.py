@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from oncelog.broker import BrokerCore, Environment, Readiness
-from oncelog.cluster.asking import SessionEndedError
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.simulation.broker_node import RETRY_START_MS, BrokerNode
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import SimulatedDisk

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from oncelog.cluster.fetchers import fetcher_number
+from oncelog.cluster.replicas.fetchers import fetcher_number
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oncelog.broker.storage.partition import Partition
-from oncelog.cluster.channels import Channels
-from oncelog.cluster.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
+from oncelog.cluster.channel import Channels
 from oncelog.cluster.members import ClusterMembers
+from oncelog.cluster.replicas.fetcher import Key, LeaderFetcher, Needs, ReplicaFetchSettings
 from oncelog.coordination.placement import java_string_hash
 
 

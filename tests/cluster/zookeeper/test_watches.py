@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from oncelog.cluster.watchers import Watchers
 from oncelog.cluster.zookeeper.session import (
     Create,
     Exists,
@@ -13,6 +12,7 @@ from oncelog.cluster.zookeeper.session import (
     Watched,
     ZooKeeperSessionState,
 )
+from oncelog.cluster.zookeeper.watches import Watchers
 
 
 def test_change_is_heard_by_who_listens_to_the_node_or_above_it(world):

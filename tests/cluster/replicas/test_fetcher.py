@@ -24,7 +24,7 @@ from harness.cluster_messages import (
     stopped,
 )
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.cluster.controller.messages import update_metadata
+from oncelog.cluster.controller.requests import update_metadata
 from oncelog.log import DataDirectory
 from oncelog.replication.follower import NEWS_MS
 from oncelog.wire import ErrorCode, message_module

@@ -9,7 +9,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import ALTER_PARTITION, TOPIC_ID, alter_answer, live_broker
-from oncelog.cluster.in_sync_changes import InSyncChange, InSyncChanges, InSyncState
+from oncelog.cluster.replicas.in_sync_changes import InSyncChange, InSyncChanges, InSyncState
 from oncelog.wire import ErrorCode
 
 BROKER = 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.storage.leader_epochs import UNTOLD
 from oncelog.broker.storage.partition import FollowerId, Partition, ReplicaRole
-from oncelog.cluster.in_sync_changes import InSyncChange, InSyncState
+from oncelog.cluster.replicas.in_sync_changes import InSyncChange, InSyncState
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
@@ -27,8 +27,8 @@ from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.cluster.counts import InSyncCounts
-    from oncelog.cluster.in_sync_changes import InSyncChanges
     from oncelog.cluster.members import ClusterMembers
+    from oncelog.cluster.replicas.in_sync_changes import InSyncChanges
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")

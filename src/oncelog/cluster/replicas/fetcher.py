@@ -13,10 +13,9 @@ from oncelog.broker.slices import Turn
 from oncelog.broker.storage import truncating
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.truncating import begin_logs_again, truncate_logs
-from oncelog.cluster.channel import Channel, ChannelError, Failure
-from oncelog.cluster.channels import Channels
-from oncelog.cluster.flushes import Flushes
+from oncelog.cluster.channel import Channel, ChannelError, Channels, Failure
 from oncelog.cluster.members import ClusterMembers
+from oncelog.cluster.replicas.flushes import Flushes
 from oncelog.coordination import Parked, start
 from oncelog.coordination.deadline import Deadline
 from oncelog.coordination.one_at_a_time import OneAtATime

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.cluster.zookeeper.conversation import Conversation
-from oncelog.cluster.zookeeper.limits import REQUEST_BYTES_MAX
+from oncelog.cluster.zookeeper.conversation import REQUEST_BYTES_MAX, Conversation
 from oncelog.cluster.zookeeper.session import Check, Create, GetData, Multi, Request, Results, SetData, ZooKeeperError
 
 LARGE = bytes(REQUEST_BYTES_MAX)

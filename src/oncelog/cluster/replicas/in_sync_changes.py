@@ -14,7 +14,7 @@ from oncelog.coordination import Parked, sleep, start
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
-    from oncelog.cluster.channels import Channels
+    from oncelog.cluster.channel import Channels
     from oncelog.cluster.members import ClusterMembers
     from oncelog.environment import Clock
 

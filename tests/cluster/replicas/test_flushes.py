@@ -8,7 +8,7 @@ from harness.cluster_in_memory import ClusterInMemory
 from harness.running_cluster import RunningCluster
 from oncelog.broker import slices
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.cluster.replicas import Told
+from oncelog.cluster.replicas.replicas import Told
 from oncelog.cluster.zookeeper.znodes import paths
 from oncelog.coordination import Parked, start
 from oncelog.replication import LeaderAndIsrTold
