@@ -23,7 +23,6 @@ from oncelog.cluster.configs import ClusterConfigs
 from oncelog.cluster.members import ClusterMembers, Member, MemberEndpoint
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges
-from oncelog.cluster.watchers import Watchers
 from oncelog.cluster.zookeeper.session import (
     Check,
     Create,
@@ -40,6 +39,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
+from oncelog.cluster.zookeeper.watches import Watchers
 from oncelog.cluster.zookeeper.znodes import ControllerZnode, decode_topic, paths
 from oncelog.coordination import Parked, start
 

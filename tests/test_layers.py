@@ -24,7 +24,6 @@ PURE = (
     "wire",
     "client",
 )
-MESSAGE_VERSIONS = SOURCE / "wire" / "zookeeper_mode"
 TRANSPORTS = SOURCE / "client" / "transports"
 DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire", "client")
 """Flows that wait are the broker's; what it asks answers at once."""
@@ -66,11 +65,9 @@ def test_nothing_below_the_server_and_the_transports_opens_a_file_or_prints() ->
 
 
 def test_no_class_name_stands_for_two_things() -> None:
-    """Needs is the exception: every module names what it needs under that name. So are the versions of a message."""
+    """Needs is the exception: every module names what it needs under that name."""
     homes: dict[str, list[str]] = defaultdict(list)
     for file in sorted(SOURCE.rglob("*.py")):
-        if MESSAGE_VERSIONS in file.parents:
-            continue
         for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.ClassDef) and node.name != "Needs":
                 homes[node.name].append(place(file, node))

@@ -18,10 +18,10 @@ from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.cluster.zookeeper.session import Create, Delete, Done, Exists, GetChildren, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import encode_config, paths
 from oncelog.coordination import start
-from oncelog.wire import ErrorCode
-from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
+from oncelog.wire import ErrorCode, message_module
 from tests.cluster.in_memory import make_topic
 
+controlled_shutdown = message_module(CONTROLLED_SHUTDOWN, 3, "response")
 BROKER = 0
 ALL = (0, 1, 2)
 NONE = ErrorCode.none

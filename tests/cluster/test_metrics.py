@@ -7,8 +7,8 @@ import re
 import pytest
 
 from harness.running_cluster import RunningCluster
-from oncelog.cluster.controller import ElectionType
-from oncelog.cluster.controller_term import ControllerEvent
+from oncelog.cluster.controller.leader_elections import ElectionType
+from oncelog.cluster.controller.term import ControllerEvent
 from oncelog.cluster.counts import CONNECTED, DISCONNECTED, EXPIRED, SessionCounts
 from oncelog.cluster.metrics import METRICS, STATES, MetricKind
 from oncelog.coordination import sleep, start

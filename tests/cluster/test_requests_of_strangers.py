@@ -13,12 +13,10 @@ from harness.cluster_messages import fetch_request, fetched, led, stopped
 from harness.running_cluster import RunningCluster
 from harness.strangers import Stranger
 from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.log import Appended, Origin
 from oncelog.records import Record, build_batch, read_header
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 from tests.cluster.in_memory import MINUTE, TOPIC, leader_of, make_topic, produce
 from tests.cluster.test_ending_transactions import Transaction, coordinator_of
 

@@ -11,7 +11,7 @@ from harness.cluster_messages import TOPIC, records
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.broker.config.shared_settings import AGREED, HANDED_ON, SHARED
-from oncelog.cluster.replica import HostedReplica
+from oncelog.cluster.replicas.replica import HostedReplica
 from oncelog.cluster.settings_agreement import LISTENER
 from oncelog.cluster.zookeeper.session import Create, Created, Done, SetData
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_shared_settings, encode_config, paths

@@ -13,6 +13,7 @@ from harness.log_on_memory_disk import DIRECTORY
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.broker.apis import APIS
+from oncelog.cluster.messages import VERSIONS
 from oncelog.environment import DiskError
 from oncelog.log import LONG_MAX, LogConfig, LogDigest, Origin, PartitionLog, open_log
 from oncelog.records import (
@@ -44,7 +45,6 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.chaos.fuzzed_frames import RandomFrames
 
 ITEMS_MAX = 2000

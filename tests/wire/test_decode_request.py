@@ -9,9 +9,9 @@ from itertools import product
 import pytest
 
 from oncelog.broker.apis import APIS
+from oncelog.cluster.messages import VERSIONS
 from oncelog.wire import WireError, decode_request, encode, message_class
 from oncelog.wire.lengths import end_of_lengths
-from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.chaos.fuzzed_frames import RandomFrames
 
 REQUESTS = [(api.key, version) for api in APIS.values() for version in range(api.minimum, api.maximum + 1)]

@@ -6,6 +6,7 @@ import struct
 
 import pytest
 
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.wire import (
     ErrorCode,
     WireError,
@@ -15,7 +16,6 @@ from oncelog.wire import (
     message_class,
     read_answer_header,
 )
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 
 @pytest.mark.parametrize("size", [4, 5, 1000])

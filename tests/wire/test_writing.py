@@ -9,8 +9,8 @@ import pytest
 from kio.serial import entity_writer
 
 from oncelog.broker.apis import APIS
+from oncelog.cluster.messages import VERSIONS
 from oncelog.wire import BytesInParts, EncodedItems, encode, message_class, message_module
-from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.wire.random_messages import RandomMessages
 
 MESSAGES = [

@@ -16,9 +16,9 @@ from oncelog.broker.storage.altering import (
     no_settings,
     topic_configs,
 )
-from oncelog.cluster.asking import SessionEndedError, read_each, within
 from oncelog.cluster.config_writes import change_configs
 from oncelog.cluster.configs import BROKERS, TOPICS
+from oncelog.cluster.zookeeper.asking import SessionEndedError, read_each, within
 from oncelog.cluster.zookeeper.session import Done, Exists
 from oncelog.cluster.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
 from oncelog.coordination import Parked, start

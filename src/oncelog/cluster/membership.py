@@ -15,30 +15,26 @@ from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request
-from oncelog.cluster.asking import SessionEndedError, ask, catch_up, read_each, within
-from oncelog.cluster.channel import Channel, ChannelError
-from oncelog.cluster.channels import Channels
+from oncelog.cluster.channel import Channel, ChannelError, Channels
 from oncelog.cluster.configs import ClusterConfigs
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.counts import InSyncCounts, SessionCounts
-from oncelog.cluster.fetcher import FetcherParts, ReplicaFetchSettings
-from oncelog.cluster.fetchers import Fetchers
-from oncelog.cluster.in_sync_changes import InSyncChanges
-from oncelog.cluster.known_members import KnownMembers
-from oncelog.cluster.liveness import Liveness
-from oncelog.cluster.log_dir_events import LogDirEvents
-from oncelog.cluster.members import ClusterMembers
+from oncelog.cluster.liveness import Liveness, LogDirEvents, Registration
+from oncelog.cluster.members import ClusterMembers, KnownMembers
 from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
-from oncelog.cluster.registration import Registration
-from oncelog.cluster.replica import Surroundings
-from oncelog.cluster.replicas import Leads, Replicas
-from oncelog.cluster.scram_credentials import ScramCredentials
+from oncelog.cluster.replicas.fetcher import FetcherParts, ReplicaFetchSettings
+from oncelog.cluster.replicas.fetchers import Fetchers
+from oncelog.cluster.replicas.in_sync_changes import InSyncChanges
+from oncelog.cluster.replicas.replica import Surroundings
+from oncelog.cluster.replicas.replicas import Leads, Replicas
+from oncelog.cluster.scram_users import ScramCredentials
 from oncelog.cluster.settings_agreement import SettingsAgreement
 from oncelog.cluster.topic_changes import TopicChanges
 from oncelog.cluster.verification import TransactionVerification
-from oncelog.cluster.watchers import Watchers
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, catch_up, read_each, within
 from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, ZooKeeper
+from oncelog.cluster.zookeeper.watches import Watchers
 from oncelog.cluster.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,

@@ -21,7 +21,7 @@ from oncelog.wire import ErrorCode, message_class, message_module
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
-    from oncelog.cluster.channels import Channels
+    from oncelog.cluster.channel import Channels
     from oncelog.cluster.members import ClusterMembers
 
 logger = logging.getLogger("oncelog.broker")

@@ -22,10 +22,10 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.cluster.altering import ClusterAlterations
 from oncelog.cluster.apis import CLUSTER_APIS
 from oncelog.cluster.configs import ClusterConfigs
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.fetcher import FetcherParts
-from oncelog.cluster.known_members import KnownMembers
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.members import KnownMembers
 from oncelog.cluster.membership import ClusterMembership
+from oncelog.cluster.replicas.fetcher import FetcherParts
 from oncelog.cluster.scram_users import ClusterScramUsers
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges

@@ -16,7 +16,8 @@ from oncelog.broker.coordinators import loading, producer_ids
 from oncelog.broker.handlers import offset_commit
 from oncelog.broker.storage import closing, durability, log_settings, opening, partition
 from oncelog.client.producer import producing
-from oncelog.cluster import configs, controller, shared_topics
+from oncelog.cluster import configs, shared_topics
+from oncelog.cluster.controller import brokers, controller, partitions
 from oncelog.log import index_files, producer_snapshots, scan, segment, segments
 from oncelog.log.compaction import cleaned_segment, cleaning
 from oncelog.records import Effort
@@ -44,7 +45,7 @@ CONSTANTS = (
     # Producer ids.
     Constant(producer_ids, "BLOCK_SIZE", (1, 2)),
     Constant(producer_ids, "REFILL_BELOW", (1, 3)),
-    Constant(controller.producer_ids, "PRODUCER_IDS_IN_A_BLOCK", (1, 2)),
+    Constant(controller, "PRODUCER_IDS_IN_A_BLOCK", (1, 2)),
     # What is done for many at once.
     Constant(partition, "WOKEN_AT_ONCE", (1, 3)),
     Constant(dispatch, "ITEMS_AT_ONCE", (1, 3)),
@@ -55,9 +56,9 @@ CONSTANTS = (
     Constant(closing, "CLOSED_AT_ONCE", (1, 3)),
     Constant(shared_topics, "REACHED_AT_ONCE", (1,)),
     Constant(configs, "AT_ONCE", (1, 3)),
-    Constant(controller.partitions, "ELECTED_AT_ONCE_MAX", (1, 3)),
-    Constant(controller.partitions, "LED_AGAIN_AT_ONCE_MAX", (1, 3)),
-    Constant(controller.brokers, "STOPPED_AT_ONCE_MAX", (1, 3)),
+    Constant(partitions, "ELECTED_AT_ONCE_MAX", (1, 3)),
+    Constant(partitions, "LED_AGAIN_AT_ONCE_MAX", (1, 3)),
+    Constant(brokers, "STOPPED_AT_ONCE_MAX", (1, 3)),
     Constant(producing, "REQUEST_BYTES_MAX", (2_000,)),
     # How much of a log is read, kept or written at a time.
     Constant(segment, "WALK_BYTES", (300,)),

@@ -23,6 +23,7 @@ from oncelog.wire.messages import (
     message_class,
     message_module,
     prepare,
+    register_messages,
 )
 from oncelog.wire.writing import BytesInParts, EncodedItems, unsigned_varint
 
@@ -50,6 +51,7 @@ __all__ = [
     "prepare",
     "read_answer_header",
     "read_request_header",
+    "register_messages",
     "skip_tagged_fields",
     "unsigned_varint",
 ]

@@ -10,8 +10,8 @@ from collections import defaultdict
 from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.values import TopicPartition
-from oncelog.cluster.controller_events import Controller
 from oncelog.wire import ErrorCode
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."

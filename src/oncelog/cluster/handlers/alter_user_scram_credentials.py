@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_users import ClusterScramUsers, CredentialChange, NewCredential
 from oncelog.wire import ErrorCode
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster import controller_handlers
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller import handlers as controller_handlers
+from oncelog.cluster.controller.controller import Controller
 from oncelog.wire import ErrorCode
 
 

@@ -12,12 +12,12 @@ from typing import Any
 from oncelog.broker.handlers.create_partitions import Budget, keeps, result, room_problem, too_many
 from oncelog.broker.request import Request
 from oncelog.broker.storage.altering import DONE, Outcome
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import Grown, TopicChanges
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import start
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode

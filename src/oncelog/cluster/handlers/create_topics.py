@@ -13,12 +13,13 @@ from oncelog.broker.config.configuration import Settings
 from oncelog.broker.handlers.create_topics import config_problem, configs_of, made, partition_count, refused
 from oncelog.broker.request import Request
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX, replication_factor
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.controller import ApiError, Placement
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.placement import Placement
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline, is_led
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges, being_deleted
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import sleep, start
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode

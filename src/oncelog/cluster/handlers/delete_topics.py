@@ -11,12 +11,12 @@ from oncelog.broker.config.configuration import Settings
 from oncelog.broker.handlers.delete_topics import asked_topics, find, result
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import Topic
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.handlers.waiting import NOT_CONTROLLER, TIMED_OUT, RequestDeadline
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import start
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode

@@ -14,8 +14,8 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import ResourceType
 from oncelog.broker.storage.topics import Topics
-from oncelog.cluster.asking import within
 from oncelog.cluster.configs import TOPICS, ClusterConfigs
+from oncelog.cluster.zookeeper.asking import within
 from oncelog.cluster.zookeeper.znodes import ConfigEntity
 from oncelog.coordination import start
 from oncelog.environment import Clock

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT, ClusterScramUsers
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.security.kinds import Scram
 from oncelog.wire import ErrorCode
 

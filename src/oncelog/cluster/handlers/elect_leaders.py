@@ -10,9 +10,9 @@ from collections import defaultdict
 from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.leader_elections import ElectionType
 from oncelog.cluster.controller.values import ApiError, TopicPartition
-from oncelog.cluster.controller_events import Controller
 from oncelog.cluster.handlers.waiting import TIMED_OUT, RequestDeadline
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.environment import Clock

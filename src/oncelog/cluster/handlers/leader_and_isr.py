@@ -10,7 +10,7 @@ from typing import Any
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.cluster.membership import ClusterMembership
-from oncelog.cluster.replicas import Told
+from oncelog.cluster.replicas.replicas import Told
 from oncelog.replication import LeaderAndIsrTold
 from oncelog.wire import ErrorCode
 

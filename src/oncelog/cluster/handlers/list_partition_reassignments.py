@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.handlers.alter_partition_reassignments import NOT_CONTROLLER
 from oncelog.wire import ErrorCode
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.cluster.membership import ClusterMembership
-from oncelog.cluster.replicas import ToStop
+from oncelog.cluster.replicas.replicas import ToStop
 from oncelog.wire import ErrorCode
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, upgrade_type
 from oncelog.broker.request import Request
-from oncelog.cluster.controller_events import Controller
+from oncelog.cluster.controller.controller import Controller
 from oncelog.wire import ErrorCode
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."

@@ -8,9 +8,9 @@ from uuid import UUID
 
 from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.request import Request, milliseconds
-from oncelog.cluster.asking import within
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.shared_topics import SharedTopics
+from oncelog.cluster.zookeeper.asking import within
 from oncelog.coordination import Parked
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode

@@ -7,7 +7,7 @@ from functools import partial
 from random import Random
 
 from oncelog.broker import BrokerCore, Environment, Readiness
-from oncelog.cluster.asking import SessionEndedError
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.cluster.zookeeper_metadata import ZooKeeperMetadata
 from oncelog.environment import BrokerNetwork
 from oncelog.simulation.broker_node import RETRY_START_MS, BrokerNode
