@@ -65,6 +65,35 @@ def test_a_flow_can_wait_for_a_task() -> None:
     assert task.value == "inner!"
 
 
+def test_a_flow_that_follows_another_begins_with_its_value_once_those_that_await_that_one_have_gone_on() -> None:
+    parked: Parked[str] = Parked()
+    order: list[str] = []
+
+    async def following(value: str) -> None:
+        order.append(f"after {value}")
+
+    async def awaiting(task: Task[str]) -> None:
+        order.append(f"with {await task}")
+
+    first = start(value_of(parked, []), then=following)
+    start(awaiting(first))
+    parked.release("it")
+    assert order == ["with it", "after it"]
+
+
+def test_a_flow_that_is_ended_is_followed_by_nothing() -> None:
+    order: list[str] = []
+
+    async def following(value: str) -> None:
+        order.append(value)
+
+    parked: Parked[str] = Parked()
+    task = start(value_of(parked, []), then=following)
+    task.end()
+    parked.release("too late")
+    assert order == []
+
+
 def test_an_error_leaves_the_step_that_met_it_and_releases_nothing() -> None:
     parked: Parked[None] = Parked()
 

@@ -6,7 +6,7 @@ runs with the same inputs take the same steps.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from inspect import CORO_RUNNING, getcoroutinestate
 from typing import Any, TypeVar
 
@@ -18,13 +18,17 @@ Flow = Coroutine[Any, None, T]
 
 
 class Task(Parked[T]):
-    """A flow under way. It is released with what the flow returns; an error that leaves the flow leaves the step."""
+    """A flow under way. It is released with what the flow returns; an error that leaves the flow leaves the step.
 
-    __slots__ = ("_flow",)
+    `then` makes the flow that follows it, as a task of its own, once all that await this one have gone on.
+    """
 
-    def __init__(self, flow: Flow[T]) -> None:
+    __slots__ = ("_flow", "_follow")
+
+    def __init__(self, flow: Flow[T], then: Callable[[T], Flow[None]] | None = None) -> None:
         super().__init__()
         self._flow: Flow[T] | None = flow
+        self._follow = then
 
     def step(self, _: object = None) -> None:
         """Go on until the flow waits again, or is over. What was ended goes on no more."""
@@ -36,6 +40,8 @@ class Task(Parked[T]):
         except StopIteration as over:
             self._flow = None
             self.release(over.value)
+            if self._follow is not None:
+                start(self._follow(over.value))
             return
         if self._flow is None:
             # It was ended from within itself.
@@ -62,9 +68,9 @@ def begin(flow: Flow[T]) -> T | Task[T]:
     return task
 
 
-def start(flow: Flow[T]) -> Task[T]:
-    """Take a flow's steps up to its first wait. It goes on by itself, whoever asked for it."""
-    task = Task(flow)
+def start(flow: Flow[T], then: Callable[[T], Flow[None]] | None = None) -> Task[T]:
+    """Take a flow's steps up to its first wait. It goes on by itself, and so does the flow that `then` makes behind it."""
+    task = Task(flow, then)
     task.step()
     return task
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.coordinators import marking, settling
@@ -286,12 +287,14 @@ class Transactions:
     # --- the steps
 
     def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[ErrorCode]:
-        """End a transaction; released once the decision is durable, or with what keeps it from being so."""
-        prepared: Parked[ErrorCode] = Parked()
-        start(self._end(record, markers, prepared))
-        return prepared
+        """End a transaction; released once the decision is durable, or with what keeps it from being so.
 
-    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
+        It goes on whether or not somebody waits. Its markers go out behind the answer.
+        """
+        return start(self._decide(record, markers), then=partial(self._complete_decided, markers))
+
+    async def _decide(self, record: TransactionRecord, markers: MarkersToSend) -> ErrorCode:
+        """Make the Prepare record durable, behind the records that it is about. From then on the end is decided."""
         index = self.coordinator.partition_for(record.transactional_id)
         term = self.elections.term(index)
         self.coordinator.ids.hold(record)
@@ -299,19 +302,19 @@ class Transactions:
         # records that take its place.
         are_kept = await self.markers.put_first(markers)
         if self.elections.term(index) is not term:
-            prepared.release(ErrorCode.not_coordinator)
-            return
+            return ErrorCode.not_coordinator
         if markers.committed and not are_kept:
             # Only an abort is true whatever has become of those records.
             self._let_go(markers.transactional_id)
-            prepared.release(ErrorCode.transaction_abortable)
-            return
+            return ErrorCode.transaction_abortable
         error = self._log.append(record)
         if error is _NONE:
-            error = await self._log.durable(record.transactional_id)
-        elif self.elections.term(index) is term:
+            return await self._log.durable(record.transactional_id)
+        if self.elections.term(index) is term:
             self._let_go(markers.transactional_id)
-        prepared.release(error)
+        return error
+
+    async def _complete_decided(self, markers: MarkersToSend, error: ErrorCode) -> None:
         if error is _NONE:
             await self._complete(markers)
 
