@@ -9,7 +9,7 @@ import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
 from oncelog.coordination import Parked
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.classic.decision_builder import MembershipDecision
 from oncelog.groups.classic.group import ClassicGroup

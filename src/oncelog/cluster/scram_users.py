@@ -14,7 +14,7 @@ from oncelog.cluster.scram_credentials import USERS
 from oncelog.cluster.zookeeper.session import Children, GetChildren
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize
 from oncelog.coordination import Parked, start
-from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.coordination.flows import OneAtATime
 from oncelog.security.kinds import Scram
 from oncelog.security.scram_server import ScramCredential
 from oncelog.wire import ErrorCode

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.coordination import Decision
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.groups.classic import (
     NO_SUCH_GROUP,
     ClassicGroupDescription,

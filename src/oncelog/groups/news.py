@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oncelog.coordination.wording import first_of
+from oncelog.coordination.names import first_of
 from oncelog.groups.offset_records import OffsetRecord
 from oncelog.groups.records import GroupRecord
 from oncelog.records import NO_PRODUCER_ID

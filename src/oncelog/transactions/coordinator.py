@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from oncelog.coordination import Decision
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.transactions import transitions
 from oncelog.transactions.answers import (
     DescribedTransaction,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from oncelog.coordination.regex import matching, regex_problem
+from oncelog.coordination.names import matching, regex_problem
 from oncelog.transactions.answers import ListedTransaction
 from oncelog.transactions.state import TransactionMetadata, TransactionStatus
 from oncelog.wire import ErrorCode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from oncelog.coordination.wording import first_of
+from oncelog.coordination.names import first_of
 from oncelog.transactions.records import TransactionRecord
 from oncelog.transactions.state import DECIDED, ONGOING, PREPARE_COMMIT, TopicPartition, TransactionMetadata
 

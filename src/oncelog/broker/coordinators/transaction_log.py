@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import TRANSACTION_STATE
-from oncelog.coordination.refusal import told
+from oncelog.coordination.internal_topics import told
 from oncelog.log import Appended, Origin
 from oncelog.records import build_batch, read_header
 from oncelog.transactions import TransactionCoordinator, TransactionRecord, encode, record_version

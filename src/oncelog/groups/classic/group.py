@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
 from typing import NamedTuple, TypeVar
 
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
 from oncelog.groups.classic.member import ClassicGroupMember
 from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue

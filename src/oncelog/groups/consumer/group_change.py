@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from oncelog.coordination.draft import Draft
-from oncelog.coordination.regex import matching, regex_problem
+from oncelog.coordination.decision import Draft
+from oncelog.coordination.names import matching, regex_problem
 from oncelog.groups.consumer.assignment import NOTHING, Assignment
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of

@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 
 
 class SeenTopics(NamedTuple):

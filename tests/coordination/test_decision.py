@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 
 KEYS = st.integers(0, 6)
 CHANGES = st.lists(st.tuples(KEYS, st.none() | st.integers()))

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.coordination.placement import java_string_hash, partition_for
+from oncelog.coordination.internal_topics import java_string_hash, partition_for
 
 
 @pytest.mark.parametrize(
