@@ -16,7 +16,7 @@ from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
 from oncelog.groups.consumer import HeartbeatRequest
 from oncelog.groups.consumer.volatile_state import Deadlines
-from oncelog.groups.timestamps import Timestamps
+from oncelog.groups.context import Timestamps
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, START
 

@@ -65,7 +65,7 @@ def test_nothing_is_put_into_words_where_nothing_is_said(
         raise AssertionError("nobody reads it")
 
     monkeypatch.setattr(transaction_log, "news", unwanted)
-    monkeypatch.setattr("oncelog.groups.news.news_of", unwanted)
+    monkeypatch.setattr("oncelog.groups.records.news_of", unwanted)
     for protocol in (TV1, TV2):
         producer = ProducerInMemory(broker, protocol)
         producer.write("first", 1)

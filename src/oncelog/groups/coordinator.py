@@ -24,15 +24,10 @@ from oncelog.groups.classic import (
     PendingResponse,
     describe,
 )
-from oncelog.groups.commit_context import CommitContext
-from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
-from oncelog.groups.group_offsets import GroupOffsets
+from oncelog.groups.context import NO_TOPICS, CommitContext, ConsumerLimits, KnownTopics, LimitsOfGroups, Timestamps
 from oncelog.groups.members import Group, Members
-from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, OffsetRecord
-from oncelog.groups.offsets import Offsets, TopicPartition
-from oncelog.groups.records import GroupRecord
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import NO_TOPICS, KnownTopics
+from oncelog.groups.offsets import GroupOffsets, Offsets, TopicPartition
+from oncelog.groups.records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, GroupRecord, OffsetRecord
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50

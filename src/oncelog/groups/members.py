@@ -26,10 +26,8 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.consumer_limits import LimitsOfGroups, MigrationPolicy
+from oncelog.groups.context import KnownTopics, LimitsOfGroups, MigrationPolicy, Timestamps
 from oncelog.groups.records import GroupRecord
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

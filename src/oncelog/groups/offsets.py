@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
+from oncelog.groups.records import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
+from oncelog.wire import ErrorCode
 
 TopicPartition = tuple[str, int]
 
@@ -136,3 +137,47 @@ class Offsets:
             del partitions[partition]
         if not partitions:
             del self._writers[group]
+
+
+class FetchedOffset(NamedTuple):
+    """The answer for one partition; -1, -1 and "" where nothing is committed or there is an error."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.none
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+class GroupOffsets(NamedTuple):
+    """It follows what is committed next; a copy is of one moment.
+
+    An open transaction has committed for the partitions that are `unstable`: whoever asks for stable offsets waits for its end
+    (KIP-447).
+    """
+
+    committed: Mapping[TopicPartition, StoredOffset]
+    unstable: Collection[TopicPartition]
+
+    def copy(self) -> GroupOffsets:
+        return GroupOffsets(dict(self.committed), frozenset(self.unstable))
+
+    def fetched(self, partition: TopicPartition) -> FetchedOffset:
+        """Errors: unstable_offset_commit."""
+        if partition in self.unstable:
+            return FetchedOffset(*partition, ErrorCode.unstable_offset_commit)
+        stored = self.committed.get(partition)
+        if stored is None:
+            return FetchedOffset(*partition)
+        committed = stored.committed
+        return FetchedOffset(*partition, ErrorCode.none, committed.offset, committed.leader_epoch, committed.metadata)
+
+
+GROUP_NOT_FOUND_VERSION = 9
+
+
+def offset_commit_error(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.group_id_not_found and version < GROUP_NOT_FOUND_VERSION:
+        return ErrorCode.illegal_generation
+    return error

@@ -157,7 +157,7 @@ class GroupLog:
 
 def _say(group: str, records: Sequence[GroupRecord], producer_id: int) -> None:
     # Imported here: a broker that says less starts without it.
-    from oncelog.groups.news import news_of
+    from oncelog.groups.records import news_of
 
     for news in news_of(records, producer_id):
         logger.info("group %s: %s", group, news)

@@ -17,7 +17,7 @@ from oncelog.broker.storage import auto_creation
 from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic
 from oncelog.groups import CommitContext, OffsetToCommit
-from oncelog.groups.versions import offset_commit_error
+from oncelog.groups.offsets import offset_commit_error
 from oncelog.wire import ErrorCode, construct
 
 if TYPE_CHECKING:

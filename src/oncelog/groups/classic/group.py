@@ -13,8 +13,13 @@ from copy import copy
 from typing import NamedTuple, TypeVar
 
 from oncelog.coordination.decision import Draft
-from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
-from oncelog.groups.classic.member import ClassicGroupMember
+from oncelog.groups.classic.member import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroupMember,
+    JoinAnswer,
+    JoinedMember,
+    subscribed_topics,
+)
 from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import (
     COMPLETING_REBALANCE,
@@ -24,9 +29,7 @@ from oncelog.groups.classic.state import (
     ClassicState,
     is_legal,
 )
-from oncelog.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from oncelog.groups.commit_context import CommitContext
-from oncelog.groups.group_type import GroupType
+from oncelog.groups.context import CommitContext, GroupType
 from oncelog.wire import ErrorCode
 
 V = TypeVar("V")

@@ -8,10 +8,16 @@ from uuid import UUID
 
 from oncelog.coordination import Parked
 from oncelog.groups.classic import rebalance
-from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import (
+    ClassicGroupMember,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    WaitsForJoin,
+    WaitsForSync,
+)
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from oncelog.wire import ErrorCode
 

@@ -14,14 +14,21 @@ from uuid import UUID
 
 from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import rebalance
-from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, LeaveAnswer, Leaving, SyncAnswer, SyncRequest
 from oncelog.groups.classic.decision_builder import DecisionBuilder, MembershipDecision, PendingResponse
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.joining import Joining
-from oncelog.groups.classic.member import WaitsForSync
+from oncelog.groups.classic.member import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    SyncAnswer,
+    SyncRequest,
+    WaitsForSync,
+)
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, is_legal
-from oncelog.groups.timestamps import Timestamps
+from oncelog.groups.context import Timestamps
 from oncelog.wire import ErrorCode
 
 SIZE_MAX = 2**31 - 1
@@ -341,3 +348,41 @@ def _leave(step: DecisionBuilder, group: ClassicGroup, leaving: Leaving) -> Erro
 
 def _is_due(deadline_ms: float | None, now: Timestamps) -> bool:
     return deadline_ms is not None and deadline_ms <= now.steady_ms
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+class ClassicGroupDescription(NamedTuple):
+    """`protocol` and what the members said for it are told of a stable group only."""
+
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+NO_SUCH_GROUP = ClassicGroupDescription(DEAD.value)
+
+
+def describe(group: ClassicGroup) -> ClassicGroupDescription:
+    is_stable = group.state is STABLE
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.subscription(group.protocol) if is_stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    protocol = (group.protocol or "") if is_stable else ""
+    return ClassicGroupDescription(group.state.value, group.protocol_type or "", protocol, members)

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
-from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import ClassicGroupMember, JoinAnswer, SyncAnswer, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from oncelog.wire import ErrorCode
 

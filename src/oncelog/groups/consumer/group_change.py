@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from oncelog.coordination.decision import Draft
 from oncelog.coordination.names import matching, regex_problem
-from oncelog.groups.consumer.assignment import NOTHING, Assignment
+from oncelog.groups.consumer.assignment import NOTHING, Assignment, ids_of, metadata_hash
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
 from oncelog.groups.consumer.heartbeat import Refusal
@@ -27,11 +27,8 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.topics import ids_of, metadata_hash
 from oncelog.groups.consumer.volatile_state import SeenTopics, VolatileState
-from oncelog.groups.consumer_limits import ConsumerLimits
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
+from oncelog.groups.context import ConsumerLimits, KnownTopics, Timestamps
 from oncelog.wire import ErrorCode
 
 REGEX_INTERVAL_MS = 10_000

@@ -15,8 +15,7 @@ from oncelog.coordination import Decision
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.consumer.assignment import Assignment
 from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
-from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
-from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.group import ConsumerGroup, ConsumerGroupDescription, describe_consumers
 from oncelog.groups.consumer.group_change import GroupChange
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal, problem
 from oncelog.groups.consumer.member import (
@@ -37,9 +36,7 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.volatile_state import VolatileState
-from oncelog.groups.consumer_limits import LimitsOfGroups
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
+from oncelog.groups.context import KnownTopics, LimitsOfGroups, Timestamps
 from oncelog.wire import ErrorCode
 
 HeartbeatDecision = Decision[ConsumerRecord, HeartbeatAnswer]
