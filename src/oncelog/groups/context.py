@@ -1,4 +1,4 @@
-"""What groups are told of the topics of the broker."""
+"""The context of a decision about a group: the time, the committing member, the settings, and the topics of the broker."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class ConsumerLimits(NamedTuple):
 
 
 class LimitsOfGroups(Protocol):
-    """What counts for each group. It may change at any time, so it is asked for anew each time."""
+    """The limits of each group. They may change at any time: ask anew each time."""
 
     def of(self, group: str, /) -> ConsumerLimits: ...
 

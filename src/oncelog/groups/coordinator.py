@@ -39,7 +39,7 @@ _NONE = ErrorCode.none
 
 
 class OffsetToCommit(NamedTuple):
-    """What a request asks to commit for one partition."""
+    """The offset to commit for one partition."""
 
     topic: str
     topic_id: UUID
@@ -199,7 +199,7 @@ class GroupCoordinator:
     def check_commit(
         self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit] = (), *, in_transaction: bool = False
     ) -> ErrorCode:
-        """Whether this member may commit now. A group that is not there is made by whoever names no generation."""
+        """Check that this member may commit now. A commit without a generation makes a group that does not exist."""
         found = self.members.find(group)
         if found is None:
             return _NONE if member.generation < 0 else ErrorCode.group_id_not_found
@@ -220,7 +220,7 @@ class GroupCoordinator:
         return _NONE if found is None else found.check_fetch(member_id, epoch)
 
     def offsets_of(self, group: str, require_stable: bool) -> GroupOffsets:
-        """What a reader is told of the group at this moment (OffsetFetch).
+        """The offsets of the group at this moment (OffsetFetch).
 
         Errors: unstable_offset_commit, where `require_stable` meets an open transaction (KIP-447).
         """
@@ -237,7 +237,9 @@ class GroupCoordinator:
     def list_groups(
         self, names: Iterable[str], states: Collection[str] = (), types: Collection[str] = ()
     ) -> tuple[ListedGroup, ...]:
-        """Those of the named that are there, in one of the states and of one of the types, in lower case; none given means any."""
+        """The named groups that exist, in one of the states and of one of the types, in lower case. No states or types
+        means any.
+        """
         return tuple(
             ListedGroup(group.name, group.protocol_type or "", group.state.value, group.type.value)
             for group in (self.members.find(name) for name in names)

@@ -1,4 +1,4 @@
-"""What is committed, and what waits for the end of a transaction. Only replayed records change it.
+"""Committed offsets, and offsets that are pending until their transaction ends. Only replayed records change them.
 
 A transactional offset is *pending* under its producer id until the marker of that producer reaches the partition of
 `__consumer_offsets`. A commit then replaces what is stored only where it is the later record of the two: the order of
@@ -67,11 +67,13 @@ class Offsets:
         return writers is not None and partition in writers
 
     def partitions_of(self, group: str) -> frozenset[TopicPartition]:
-        """Those for which it has an offset, committed or pending."""
+        """The partitions with an offset of the group, committed or pending."""
         return frozenset(self.of_group(group)).union(self.pending_of_group(group))
 
     def topic_ids(self, home: int, group: str, partition: TopicPartition) -> set[UUID | None]:
-        """Of the topics that its offsets, committed and pending, are for: None where it is not known which."""
+        """The ids of the topic in the committed and the pending offsets for this partition; None stands for an unknown
+        one.
+        """
         writers = self._writers.get(group, {}).get(partition, ())
         found = [self._pending.get((home, one), {}).get((group, partition)) for one in writers]
         found.append(self.of_group(group).get(partition))
@@ -151,10 +153,10 @@ class FetchedOffset(NamedTuple):
 
 
 class GroupOffsets(NamedTuple):
-    """It follows what is committed next; a copy is of one moment.
+    """The offsets of a group. A copy does not change with later commits.
 
-    An open transaction has committed for the partitions that are `unstable`: whoever asks for stable offsets waits for its end
-    (KIP-447).
+    Partitions are `unstable` while an open transaction has committed offsets for them. A reader of stable offsets
+    waits for its end (KIP-447).
     """
 
     committed: Mapping[TopicPartition, StoredOffset]

@@ -51,7 +51,7 @@ _EXPIRING_HEAD = struct.Struct(">hq")
 _INT64 = struct.Struct(">q")
 _TIMES = struct.Struct(">qq")
 _TOPIC_ID = bytes((1, TOPIC_ID_TAG, 16))
-"""What comes before the id: one tagged field, which it is, and its size."""
+"""The bytes before a topic's id: one tagged field, its tag and its size."""
 
 
 class CommittedOffset(NamedTuple):
@@ -153,7 +153,7 @@ def encode(record: GroupRecord) -> Record:
 
 
 def decode(record: Record) -> GroupRecord | None:
-    """None for what is of a kind or version that is not known. Raises WireError for broken bytes."""
+    """The record; None for an unknown type or version. Raises WireError for broken bytes."""
     if record.key is None:
         raise WireError("a record of the offsets topic without a key")
     key = FieldReader(record.key)

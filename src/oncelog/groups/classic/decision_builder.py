@@ -43,7 +43,7 @@ class DecisionBuilder:
 
     def record(self, group: ClassicGroup, metadata: GroupMetadataValue) -> None:
         self._records.append(GroupMetadataRecord(group.name, metadata, self.now.wall_ms))
-        group.settle(metadata)
+        group.apply(metadata)
 
     def answer(self, reply: Parked[Answer], answer: Answer) -> None:
         self._due.append(PendingResponse(reply, answer))

@@ -1,4 +1,4 @@
-"""A member of a group of the classic protocol, as it is known while the broker lives."""
+"""A member of a group of the classic protocol, its requests and the answers to them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of each member."""
+    """A member, as the leader's JoinGroup answer names it."""
 
     member_id: str
     instance_id: str | None
@@ -153,7 +153,7 @@ class ClassicGroupMember(NamedTuple):
     def subscription(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def heard_from(self, steady_ms: float) -> ClassicGroupMember:
+    def renew_session(self, steady_ms: float) -> ClassicGroupMember:
         return self._replace(session_deadline_ms=steady_ms + self.session_timeout_ms)
 
     def as_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:

@@ -1,6 +1,7 @@
-"""What a group of the classic protocol can be doing.
+"""The states of a group of the classic protocol.
 
-`TRANSITIONS` is the whole state machine: a move that is not in it is a bug, not an answer.
+`TRANSITIONS` is the whole state machine: a move that is not in it is a bug. The page of the documentation is written
+from it.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class EmbeddedSubscription:
 
 
 def read_subscription(data: bytes) -> EmbeddedSubscription | None:
-    """None for bytes that are no subscription."""
+    """The subscription; None if the bytes are none."""
     value = FieldReader(data)
     try:
         version, topics = value.int16(), frozenset(_array(value, value.string))
@@ -59,7 +59,7 @@ def read_subscription(data: bytes) -> EmbeddedSubscription | None:
 
 
 def read_assignment(data: bytes) -> Named | None:
-    """None for bytes that are no assignment, or of an assignor that says more than which partitions it gives."""
+    """The assignment; None if the bytes are none, or if the assignor says more than the partitions."""
     if not data:
         return ()
     value = FieldReader(data)
@@ -80,13 +80,13 @@ def write_assignment(version: int, partitions: Iterable[tuple[str, list[int]]]) 
 
 
 def assignment_of(version: int, assignment: Assignment, topics: KnownTopics) -> bytes:
-    """What a member that speaks this version is told of partitions whose topics are there."""
+    """The bytes of an assignment in this version of the protocol. Partitions of deleted topics are left out."""
     named = ((topics.with_id(topic_id), indexes) for topic_id, indexes in by_topic(assignment).items())
     return write_assignment(version, ((topic.name, indexes) for topic, indexes in named if topic is not None))
 
 
 def by_id(named: Named, topics: KnownTopics) -> Assignment:
-    """Those whose topics are there."""
+    """The partitions of topics that exist."""
     found = ((topics.named(name), index) for name, index in named)
     return frozenset((topic.topic_id, index) for topic, index in found if topic is not None)
 
@@ -116,7 +116,7 @@ JoinDecision = Decision[ConsumerRecord, JoinAnswer]
 
 
 class ClassicMembers:
-    """Those of one group."""
+    """The members of the classic protocol in one consumer group."""
 
     __slots__ = ("_group", "_live", "_topics")
 
@@ -157,7 +157,7 @@ class ClassicMembers:
         return Decision(tuple(turn.records), answer)
 
     def _fits(self, request: JoinRequest) -> bool:
-        """Whether there is a protocol that every member of the classic kind can do."""
+        """True if every member of the classic protocol supports one of the request's protocols."""
         kinds = [member.subscription.classic for member in self._group.members.values()]
         classic = [kind for kind in kinds if kind is not None]
         supporters = Counter(name for kind in classic for name, _ in kind.protocols)

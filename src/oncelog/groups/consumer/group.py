@@ -181,7 +181,7 @@ class ConsumerGroup:
     def check_commit(
         self, member: CommitContext, partitions: Iterable[Partition], *, in_transaction: bool
     ) -> ErrorCode:
-        """Whether offsets of these partitions may be committed in this member's name (OffsetCommit v9, KIP-848).
+        """Check that offsets of these partitions may be committed in this member's name (OffsetCommit v9, KIP-848).
 
         An epoch that is over is good enough for partitions that the member has had since then.
         """
@@ -203,7 +203,7 @@ class ConsumerGroup:
         return _NONE if all(since is not None and since <= epoch for since in assigned) else stale
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether offsets may be fetched in this member's name (OffsetFetch v9). Nobody needs to name a member."""
+        """Check that offsets may be fetched in this member's name (OffsetFetch v9). A request need not name a member."""
         if member_id is None and epoch < 0:
             return _NONE
         member = self.members.get(member_id or "")

@@ -57,7 +57,7 @@ class GroupChange:
     # --- members that come and go
 
     def replace_static(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-        """KIP-345: whoever comes back with an instance id takes over what is kept under it."""
+        """KIP-345: a member that returns with its instance id takes over the state that is kept under it."""
         new = old.renamed(member_id)
         target = self._target.get(old.member_id, NOTHING)
         self._remove(old.member_id)
@@ -124,7 +124,7 @@ class GroupChange:
         return epoch
 
     def _forget_regexes(self) -> None:
-        """Those that nobody is subscribed to any more."""
+        """Forget the regular expressions to which no member is subscribed any more."""
         used = {member.subscription.regex for member in self._members.values()}
         for regex in [regex for regex in self._regexes if regex not in used]:
             del self._regexes[regex]
@@ -177,7 +177,7 @@ class GroupChange:
     # --- the target
 
     def _target_of(self, member: ConsumerGroupMember, epoch: int) -> tuple[int, Assignment]:
-        """What the member is to have, and since which epoch: of a new assignment if it is time for one."""
+        """The member's target assignment and its epoch. Makes a new one for the whole group if it is time for that."""
         last = self._group.target_epoch
         if last.epoch < epoch and self._may_assign(last.assigned_ms):
             self._assign(epoch)

@@ -1,6 +1,7 @@
-"""What a member of a consumer group, and the group itself, can be doing (KIP-848, "Member State Machine").
+"""The states of a member of a consumer group, and of the group itself (KIP-848, "Member State Machine").
 
-`TRANSITIONS` is the whole state machine of a member: a move that is not in it is a bug, not an answer.
+`TRANSITIONS` is the whole state machine of a member: a move that is not in it is a bug. The page of the
+documentation is written from it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _MEMBERS = {
     UNKNOWN: "A newer broker recorded a state that is not known here. It is fenced, gives up everything, and joins again.",
 }
 _GROUPS = {
-    ConsumerGroupState.EMPTY: "There are no members. Whoever joins next says which protocol the group follows.",
+    ConsumerGroupState.EMPTY: "There are no members. The next member that joins decides which protocol the group follows.",
     ConsumerGroupState.ASSIGNING: (
         "Members, subscriptions or topics have changed since the target assignment: the next heartbeat makes another, "
         "once `group.consumer.assignment.interval.ms` is over."
