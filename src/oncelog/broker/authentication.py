@@ -36,7 +36,7 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.frames import API_VERSIONS_KEY
+from oncelog.wire.messages import API_VERSIONS_KEY
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PLAIN = "PLAIN"

@@ -36,7 +36,7 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class JavaStore:
-    """What a JKS file has."""
+    """The entries of a JKS file."""
 
     trusted: tuple[bytes, ...]
     keys: tuple[KeyEntry, ...]

@@ -21,7 +21,7 @@ class TlsVersion(StrEnum):
 
 
 class Verification(Enum):
-    """What a broker's certificate must prove."""
+    """The checks of a broker's certificate."""
 
     HOST = "issued by somebody we trust, for the host we connect to"
     ISSUER = "issued by somebody we trust"

@@ -1,9 +1,9 @@
-"""Who somebody is for a broker, as Kafka writes it: TYPE:NAME, where the type is User."""
+"""The principal of a connection, as Kafka writes it: TYPE:NAME, where the type is User."""
 
 from __future__ import annotations
 
 ANONYMOUS = "User:ANONYMOUS"
-"""Who was asked, and has shown nothing."""
+"""The principal of a client that was asked and has shown nothing."""
 
 
 def user(name: str) -> str:

@@ -72,7 +72,7 @@ class ScramServer:
         self._credential: ScramCredential | None = None
 
     def username(self, client_first: bytes) -> str:
-        """Who the client says that it is. Raises ScramRefused."""
+        """The user's name in the client's first message. Raises ScramRefused."""
         try:
             binding, identity, bare = client_first.decode().split(",", 2)
         except (UnicodeDecodeError, ValueError):
@@ -89,7 +89,7 @@ class ScramServer:
         return name
 
     def challenge(self, credential: ScramCredential) -> bytes:
-        """What follows the first message, for the user that it named. Raises ScramRefused."""
+        """The challenge for the user that the first message named. Raises ScramRefused."""
         if credential.iterations < ITERATIONS_MIN:
             raise ScramRefused(f"its credential has {credential.iterations} iterations")
         self._credential = credential
@@ -103,7 +103,7 @@ class ScramServer:
         return self._server_first
 
     def verify(self, client_final: bytes) -> bytes:
-        """What the client has to see at the end, if its proof is right. Raises ScramRefused."""
+        """The server's last message, if the client's proof is right. Raises ScramRefused."""
         credential = self._credential
         assert credential is not None, "the challenge comes first"
         without_proof, separator, proof_text = client_final.rpartition(b",p=")

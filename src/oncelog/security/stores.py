@@ -97,7 +97,7 @@ def _public_pem(certificate: Any) -> bytes:
 
 
 def _kind(store: Store) -> StoreKind:
-    """What a store is: as Java does, a file that is named JKS may be PKCS12 and the other way round."""
+    """The kind of a store, by its content. As in Java, a file that is named JKS may be PKCS12 and the other way round."""
     if store.kind is StoreKind.PEM:
         return StoreKind.PEM
     return StoreKind.JKS if _content(store).startswith(MAGIC) else StoreKind.PKCS12

@@ -26,7 +26,7 @@ ESCAPED = frozenset(',=+<>#;"\\')
 
 
 def principal_of(certificate: bytes | None) -> str:
-    """Who shows this certificate, in DER. One without a subject, or of a kind that cannot be read, names nobody."""
+    """The principal of a certificate in DER. One without a subject, or of a kind that cannot be read, is ANONYMOUS."""
     try:
         subject = "" if certificate is None else subject_of(certificate)
     except NoDer:

@@ -1,4 +1,4 @@
-"""What Kafka's `ssl.*` options mean, under the Java client's names and librdkafka's.
+"""Kafka's `ssl.*` options, under the Java client's names and librdkafka's.
 
 A sentence about an option that is wrong never shows its value where that may be a secret.
 """

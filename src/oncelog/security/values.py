@@ -36,7 +36,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What this client shows of itself: a chain of certificates and its key, in one store or in two."""
+    """The certificate chain of this client and its key, in one store or in two."""
 
     chain: Store
     key: Store | None = None
@@ -93,7 +93,7 @@ Login: TypeAlias = PlainLogin | ScramLogin | TokenLogin
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What `security.protocol` and all that goes with it say."""
+    """The security options of a client: `security.protocol` and all that go with it."""
 
     tls: Tls | None = None
     login: Login | None = None
