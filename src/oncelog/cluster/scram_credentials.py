@@ -9,13 +9,13 @@ from oncelog.cluster.asking import ask, within
 from oncelog.cluster.zookeeper.session import Create, Data, GetData, SetData, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, decode_config, encode_config, paths, sanitize
 from oncelog.coordination import start
-from oncelog.security.scram_server import ScramCredential
+from oncelog.security.scram import ScramCredential
 
 if TYPE_CHECKING:
     from oncelog.cluster.configs import ClusterConfigs
     from oncelog.cluster.zookeeper.session import ZooKeeper
     from oncelog.environment import Clock
-    from oncelog.security.kinds import Scram
+    from oncelog.security.values import Scram
 
 logger = logging.getLogger("oncelog.broker")
 

@@ -15,8 +15,8 @@ from oncelog.cluster.zookeeper.session import Children, GetChildren
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize
 from oncelog.coordination import Parked, start
 from oncelog.coordination.flows import OneAtATime
-from oncelog.security.kinds import Scram
-from oncelog.security.scram_server import ScramCredential
+from oncelog.security.scram import ScramCredential
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

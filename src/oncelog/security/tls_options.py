@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.security.kinds import StoreKind, TlsVersion, Verification
-from oncelog.security.values import Certificate, Secret, Store, Tls
+from oncelog.security.values import Certificate, Secret, Store, StoreKind, Tls, TlsVersion, Verification
 
 
 def read_tls(options: Mapping[str, str]) -> Tls:

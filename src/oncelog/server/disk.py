@@ -11,11 +11,9 @@ from types import TracebackType
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Syncable
 from oncelog.server.descriptors import descriptor_budget
-from oncelog.server.file_paths import FilePaths
+from oncelog.server.file_paths import FilePaths, OwnedDirectory
 from oncelog.server.files import NO_ROOM, OpenFiles, RealFile, fail, sync_directory
-from oncelog.server.owned_directories import OwnedDirectory
-from oncelog.server.sync_threads import SyncThreads
-from oncelog.server.syncs import Syncs
+from oncelog.server.sync_threads import Syncs, SyncThreads
 
 LOCK_REMEDY = "another broker may use the directory by now, so start this one again when no other runs on it"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

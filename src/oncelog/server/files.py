@@ -18,9 +18,8 @@ from typing import NoReturn, TypeVar
 from typing_extensions import Buffer
 
 from oncelog.environment import DiskError, DiskFullError, MakeRoom, Share, Syncable
-from oncelog.server.file_paths import FilePaths
-from oncelog.server.owned_directories import OwnedDirectory
-from oncelog.server.write_back import begin_write_back
+from oncelog.server.file_paths import FilePaths, OwnedDirectory
+from oncelog.server.sync_threads import begin_write_back
 
 VECTOR_CHUNKS_MAX = 1000
 LOOKED_AT_MAX = 64

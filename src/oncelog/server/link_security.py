@@ -11,18 +11,18 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from oncelog.broker import ClientAuth, ListenerSecurity
 from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.conversation import Ticket
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transports.files import inlined
 from oncelog.client.transports.sessions import begin_log_in
-from oncelog.client.transports.tls import handshake_failure, tls_context
+from oncelog.client.transports.tls import VERSIONS, handshake_failure, show, tls_context, trust
 from oncelog.client.values import Address
 from oncelog.security.der import NoDer, first_certificate
-from oncelog.security.principals import ANONYMOUS, user
+from oncelog.security.principals import ANONYMOUS, principal_of, user
 from oncelog.security.stores import identity_pem
-from oncelog.security.subjects import principal_of
 from oncelog.security.values import Security, TokenLogin
 from oncelog.wire import WireError
 
@@ -117,3 +117,30 @@ class SecuredLink:
 
     def _frame(self, request: ApiRequest) -> list[Buffer]:
         return self._connection.send(Ticket(self._address, request))
+
+
+MODES = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+def listener_context(security: ListenerSecurity) -> ssl.SSLContext | None:
+    """None for a listener without TLS. Raises ValueError for a file or store that is no good."""
+    if security.tls is None:
+        return None
+    tls = inlined(Security(security.tls)).tls
+    assert tls is not None, "it stays what it is"
+    assert tls.certificate is not None, "a listener without a certificate is refused"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = VERSIONS[tls.version_min]
+    context.maximum_version = VERSIONS[tls.version_max]
+    context.verify_mode = MODES[security.client_auth]
+    if security.client_auth is not ClientAuth.NONE:
+        if tls.trusted is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        else:
+            trust(context, tls.trusted)
+    show(context, tls.certificate)
+    return context

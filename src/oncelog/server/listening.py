@@ -76,7 +76,7 @@ def context_of(security: ListenerSecurity) -> SSLContext | None:
     if security.tls is None:
         return None
     # Only now: it takes a while, and most brokers have none.
-    from oncelog.server.tls import listener_context
+    from oncelog.server.link_security import listener_context
 
     return listener_context(security)
 

@@ -29,13 +29,11 @@ from oncelog.broker import (
 from oncelog.environment import BrokerNetwork, DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
-from oncelog.server.allocator import give_back_freed_memory
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection, Handler
-from oncelog.server.connections import Connections
+from oncelog.server.connections import Connections, IdleConnections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
-from oncelog.server.idle import IdleConnections
 from oncelog.server.listening import (
     PLAINTEXT,
     bind,
@@ -49,6 +47,7 @@ from oncelog.server.listening import (
     security_of,
 )
 from oncelog.server.memory import MemoryBudget
+from oncelog.server.process_memory import give_back_freed_memory
 from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
@@ -356,7 +355,7 @@ class Broker:
                 connection.principal = ANONYMOUS
             if security.has_principals_of_certificates:
                 # Only now: it takes a while, and most brokers have no such listener.
-                from oncelog.security.subjects import principal_of
+                from oncelog.security.principals import principal_of
 
                 connection.principal = principal_of(connection.certificate)
             self._connections.add(connection)

@@ -12,7 +12,7 @@ import threading
 from importlib import import_module
 
 from oncelog.broker.apis import APIS
-from oncelog.server.allocator import keep_freed_memory
+from oncelog.server.process_memory import keep_freed_memory
 from oncelog.wire import prepare
 
 WHAT_CLIENTS_ASK = (

@@ -10,7 +10,7 @@ from oncelog.broker.request import Request
 from oncelog.cluster.asking import SessionEndedError
 from oncelog.cluster.controller import ApiError
 from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT
-from oncelog.security.kinds import Scram
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

@@ -15,8 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from harness import java_programs
 from harness.certificates import NOW, YEAR
-from oncelog.security.principals import ANONYMOUS, read_principals
-from oncelog.security.subjects import principal_of, subject_of
+from oncelog.security.principals import ANONYMOUS, principal_of, read_principals, subject_of
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 Part = tuple[x509.ObjectIdentifier, str]

@@ -8,7 +8,7 @@ import pytest
 
 PROGRAM = """
 import resource
-from oncelog.server.allocator import keep_freed_memory
+from oncelog.server.process_memory import keep_freed_memory
 
 def page_faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

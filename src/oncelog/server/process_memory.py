@@ -7,6 +7,9 @@ took 0.14 s of the processor with this, and 0.22 s without.
 
 from __future__ import annotations
 
+import gc
+import time
+
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of glibc's malloc.h."""
 KEPT_BYTES_MAX = 16 * 1024 * 1024
@@ -35,3 +38,28 @@ def give_back_freed_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+LONG_MS = 2
+THRESHOLDS = (700, 10, 2)
+"""With Python's own, a full collection would first look at 70,000 objects."""
+
+
+class ShortCollections:
+    def __init__(self) -> None:
+        self._began_s = 0.0
+
+    def begin(self) -> None:
+        """From now on; what was made so far lives as long as the process."""
+        gc.freeze()
+        gc.set_threshold(*THRESHOLDS)
+        gc.callbacks.append(self._collecting)
+        gc.enable()
+
+    def _collecting(self, phase: str, found: dict[str, int]) -> None:
+        if found["generation"] < 2:
+            return
+        if phase == "start":
+            self._began_s = time.perf_counter()
+        elif time.perf_counter() - self._began_s >= LONG_MS / 1000:
+            gc.freeze()
