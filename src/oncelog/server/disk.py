@@ -205,7 +205,7 @@ class RealDisk:
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:
-    """Where there is no room the file is as long as it was, for its length says how much it keeps back."""
+    """Reserve room for a file. Without room it keeps its length, which says how much it reserves."""
     before_bytes = os.fstat(descriptor).st_size
     if size_bytes < before_bytes:
         os.ftruncate(descriptor, size_bytes)

@@ -1,4 +1,4 @@
-"""Which files are in use at which paths. What this disk does to a path happens to the files there, be they open or not."""
+"""The paths of the real disk: which open files are in use at which paths, and which directories this process owns."""
 
 from __future__ import annotations
 
@@ -91,6 +91,8 @@ class _Watched(NamedTuple):
     remedy: str
 
 
+# A removed lock file lets another broker in, and a removed journal takes the topics from the next start. The kernel tells
+# nobody, so the files are looked for: after each sync, before a small file is replaced, and now and then between appends.
 class OwnedDirectory:
     """Threads look while others watch more, and give the directory back: each sees the files before or after."""
 
@@ -111,7 +113,7 @@ class OwnedDirectory:
         self.watch_open(path, self._descriptors[-1], remedy)
 
     def watch_open(self, path: str, descriptor: int, remedy: str) -> None:
-        """The same of one that whoever calls holds open."""
+        """The same for a file that the caller holds open."""
         found = os.fstat(descriptor)
         self._watched = (*self._watched, _Watched(path, found.st_dev, found.st_ino, remedy))
 

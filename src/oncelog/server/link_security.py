@@ -34,9 +34,9 @@ OF_TLS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 
 
 class LinkSecurity:
-    """What is done on every link. `context` is None where nothing is encrypted.
+    """The TLS and the log-in of every link. `context` is None where nothing is encrypted.
 
-    What trying again does not change is a warning, once for each broker and reason.
+    A failure that a retry does not change is a warning, once for each broker and reason.
     """
 
     def __init__(self, security: Security) -> None:
@@ -47,7 +47,7 @@ class LinkSecurity:
 
     @property
     def principal(self) -> str | None:
-        """Who this broker shows to be; None if that is nobody."""
+        """The principal under which this broker logs in; None if it does not."""
         login = self.security.login
         if login is not None:
             assert not isinstance(login, TokenLogin), "brokers log in with a password"
@@ -78,7 +78,7 @@ class LinkRefusedError(Exception):
 
 
 class SecuredLink:
-    """Of one link: frames out, the frames that answer them in, until the other broker knows who this one is."""
+    """The log-in on one link: frames out, the frames that answer them in, until the other broker has accepted this one."""
 
     def __init__(self, of_all: LinkSecurity, address: Address) -> None:
         self._of_all = of_all
@@ -88,17 +88,17 @@ class SecuredLink:
         self._steps = None if login is None else begin_log_in(address, login, LOG_IN_S)
 
     def tls_failure(self, error: Exception) -> str | None:
-        """What TLS has against the other side, or the other side against this one: with TLS 1.3 that comes after the handshake."""
+        """The reason for a failure of TLS on either side; with TLS 1.3 the other side's comes after the handshake."""
         if self._of_all.context is None or not isinstance(error, OF_TLS):
             return None
         return self._of_all.reason(handshake_failure(self._address, error, self._of_all.security))
 
     def begin(self) -> list[Buffer] | None:
-        """What is to be sent first; None where there is no log-in."""
+        """The first bytes to send; None if there is no log-in."""
         return None if self._steps is None else self._connection.handshake_request()
 
     def received(self, frame: memoryview) -> list[Buffer] | None:
-        """What is to be sent next; None when it is over. Raises LinkRefusedError."""
+        """The next bytes to send; None when the log-in is over. Raises LinkRefusedError."""
         try:
             return self._received(frame)
         except (ClientError, WireError) as error:

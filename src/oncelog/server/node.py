@@ -110,12 +110,12 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client takes as `bootstrap.servers`: the first listener's address."""
+        """The value for a client's `bootstrap.servers`: the first listener's address."""
         return reachable(self._endpoints[0]).address
 
     @property
     def whereabouts(self) -> str:
-        """What a person is told of where it listens."""
+        """The text that tells the user where the broker listens."""
         only = self._endpoints[0]
         if len(self._endpoints) == 1 and only.protocol == PLAINTEXT:
             return self.bootstrap_servers
@@ -123,7 +123,7 @@ class Broker:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens; ports that were 0 are known when it is started."""
+        """The addresses of the listeners. Ports that were 0 are known after the start."""
         return [reachable(endpoint) for endpoint in self._endpoints]
 
     @property
@@ -231,7 +231,9 @@ class Broker:
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
     async def _others(self, loop: asyncio.AbstractEventLoop) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
-        """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
+        """The network and the ZooKeeper client of a member of a cluster. Raises ValueError, and OSError if ZooKeeper
+        cannot be reached.
+        """
         if not self._parsed.is_in_cluster:
             return None, None
         # Only now: a broker that is alone needs none of it.
@@ -260,7 +262,9 @@ class Broker:
         return network, zookeeper
 
     async def _loaded(self) -> None:
-        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""
+        """Wait until the broker is loaded. It answers clients meanwhile, as far as it can. Raises the error that stops
+        it; may be cancelled.
+        """
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
@@ -398,7 +402,7 @@ class Broker:
         return found
 
     def _advertised(self) -> Sequence[Endpoint]:
-        """What clients are told."""
+        """The addresses that clients are given."""
         return advertised_endpoints(self._parsed) or self.endpoints
 
     def _guard(self, callback: Callable[[], None]) -> None:

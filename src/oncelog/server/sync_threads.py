@@ -1,4 +1,4 @@
-"""A few threads for what blocks on the disk."""
+"""Making files durable: one call to the device serves all that wait for the same file, on a few threads."""
 
 from __future__ import annotations
 
