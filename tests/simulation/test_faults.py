@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from oncelog.simulation.faults import plan
-from oncelog.simulation.minimise import RUNS_MAX, minimise
+from oncelog.simulation.faults import RUNS_MAX, minimise, plan
 
 
 def test_what_the_failure_needs_is_left() -> None:

@@ -1,4 +1,5 @@
-"""When each transaction must have ended at the latest, by the clock of the run and not by what the broker remembers of it.
+"""Expectations that outlive a broker: the deadlines of transactions, producer ids, and topics.
+
 
 An open one ends when its timeout is over and the broker looks for such: at the next interval. What else happens to it meanwhile,
 and a start of the broker, do not put that off. One that is decided ends when its markers are written. Both hold as soon as nothing
@@ -9,7 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from uuid import UUID
 
+from oncelog.broker import BrokerCore
+from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.storage.topics import Topics
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.events import EventQueue
 from oncelog.transactions.state import IDLE, ONGOING, TransactionMetadata
@@ -86,3 +91,72 @@ class TransactionDeadlines:
 
     def _wait_ms(self, one: _Unended) -> float:
         return SLACK_MS if one.decided_ms is not None else float(self._broker.settings[INTERVAL]) + SLACK_MS
+
+
+class GivenProducerIds:
+    """The blocks that brokers have had to give. From the moment on at which one has a block, nobody else may ever get it."""
+
+    def __init__(self) -> None:
+        self._ends: dict[ProducerIds, int] = {}
+        """Up to where the newest block of each goes. A broker has others in its next life."""
+        self._given: list[range] = []
+
+    def look_at(self, core: BrokerCore) -> None:
+        """After an event of a broker. Raise SimulationFailure for a block that was another one's."""
+        ids = core.producer_ids if hasattr(core, "producer_ids") else None
+        if ids is None or not ids.blocks or self._ends.get(ids) == ids.blocks[-1].stop:
+            return
+        seen = self._ends.get(ids)
+        for block in ids.blocks:
+            if seen is None or block.start >= seen:
+                self._note(block)
+        self._ends[ids] = ids.blocks[-1].stop
+
+    def _note(self, block: range) -> None:
+        for given in self._given:
+            if block.start < given.stop and given.start < block.stop:
+                raise SimulationFailure(
+                    f"producer ids {block.start} to {block.stop - 1} are given out again: {given.start} to "
+                    f"{given.stop - 1} were"
+                )
+        self._given.append(block)
+
+
+class RememberedTopics:
+    """A topic is there when its record is durable, and gone when that is. Neither a kill nor a power cut changes it."""
+
+    def __init__(self) -> None:
+        self.made_anew: set[str] = set()
+        """The names that more than one topic had."""
+        self._topics: Topics | None = None
+        self._names: dict[str, UUID] = {}
+        self._counts: dict[UUID, int] = {}
+        self._gone: set[UUID] = set()
+
+    def started(self, topics: Topics) -> None:
+        """Raise SimulationFailure for what a start has lost, or brought back."""
+        there = {topic.topic_id: len(topic.partitions) for topic in topics}
+        for topic_id, count in self._counts.items():
+            if topic_id not in there and not self._may_be_gone(topic_id):
+                raise SimulationFailure(f"a start has lost the topic {topic_id}")
+            if there.get(topic_id, count) < count:
+                raise SimulationFailure(f"a start has {there[topic_id]} of {count} partitions of the topic {topic_id}")
+        back = self._gone & there.keys()
+        if back:
+            raise SimulationFailure(f"a start has brought deleted topics back: {sorted(map(str, back))}")
+
+    def _may_be_gone(self, topic_id: UUID) -> bool:
+        """Whether the broker before was deleting it, or had just done so: what ended it then ended the look at it, too."""
+        assert self._topics is not None, "there is a count of what was looked at"
+        topic = self._topics.with_id(topic_id)
+        return topic is None or self._topics.is_being_deleted(topic.name)
+
+    def look_at(self, topics: Topics) -> None:
+        """Topics have come, or grown, or are gone."""
+        self._topics = topics
+        there = {topic.topic_id: len(topic.partitions) for topic in topics}
+        self._gone = (self._gone | self._counts.keys()) - there.keys()
+        self._counts = there
+        for topic in topics:
+            if self._names.setdefault(topic.name, topic.topic_id) != topic.topic_id:
+                self.made_anew.add(topic.name)

@@ -10,8 +10,8 @@ import pytest
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.events import EventQueue
+from oncelog.simulation.expectations import INTERVAL, SLACK_MS, TransactionDeadlines
 from oncelog.simulation.network import Network
-from oncelog.simulation.transaction_deadlines import INTERVAL, SLACK_MS, TransactionDeadlines
 from oncelog.transactions.state import COMPLETE_ABORT, ONGOING, PREPARE_ABORT, TransactionMetadata, TransactionStatus
 
 TIMEOUT_MS, INTERVAL_MS = 60_000, 3_000
