@@ -27,8 +27,8 @@ from oncelog.records import Record, build_batch, read_header
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import RealFile
-from oncelog.server.garbage import ShortCollections
 from oncelog.server.main import new_event_loop
+from oncelog.server.process_memory import ShortCollections
 from oncelog.server.workers import WorkerThreads
 from oncelog.wire import ErrorCode
 

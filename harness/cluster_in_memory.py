@@ -42,9 +42,8 @@ from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
-from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.links import SimulatedLinks
-from oncelog.simulation.network import Listener, Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Listener, Network, StreamEnd
 from oncelog.wire import (
     ErrorCode,
     RequestHeader,

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from harness.zookeeper import ZooKeeperEnsemble
 from oncelog.cli.exits import ExitStatus
 from oncelog.cluster.zookeeper.znodes import decode_config, decode_config_change
-from oncelog.security.scram_server import ScramCredential
+from oncelog.security.scram import ScramCredential
 
 pytestmark = pytest.mark.jvm
 CHROOT = "/deep/chroot"

@@ -15,9 +15,8 @@ from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Flow, sleep, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
-from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.links import SimulatedLinks
-from oncelog.simulation.network import Listener, Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Listener, Network, StreamEnd
 from oncelog.wire import (
     ErrorCode,
     decode_request,

@@ -11,9 +11,8 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_kazoo
 from oncelog.cli.zookeeper_session import ZooKeeperConnect, in_session
-from oncelog.security.kinds import Scram
-from oncelog.security.scram import ITERATIONS_MIN
-from oncelog.security.scram_server import ScramCredential
+from oncelog.security.scram import ITERATIONS_MIN, ScramCredential
+from oncelog.security.values import Scram
 
 SALT_BYTES = 20
 ITERATIONS_MAX = 16_384

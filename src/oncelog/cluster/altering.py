@@ -22,7 +22,7 @@ from oncelog.cluster.zookeeper.asking import SessionEndedError, read_each, withi
 from oncelog.cluster.zookeeper.session import Done, Exists
 from oncelog.cluster.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
 from oncelog.coordination import Parked, start
-from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.coordination.flows import OneAtATime
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
 

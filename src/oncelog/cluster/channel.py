@@ -15,10 +15,10 @@ from typing import Any
 
 from oncelog.broker.view import ClusterNode
 from oncelog.coordination import Parked, start
-from oncelog.coordination.backoff import pause_range_ms
+from oncelog.coordination.deadline import pause_range_ms
 from oncelog.environment import BrokerNetwork, Clock, Link, Random, Timer
 from oncelog.wire import ErrorCode, WireError, decode_answer, encode_request, message_class, read_answer_header
-from oncelog.wire.frames import API_VERSIONS_KEY
+from oncelog.wire.messages import API_VERSIONS_KEY
 from oncelog.wire.offered_versions import (
     QUESTION_VERSION_MAX,
     OfferedVersions,

@@ -13,16 +13,16 @@ from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, within
 from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, SetData, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, decode_config, desanitize, encode_config, paths, sanitize
 from oncelog.coordination import Parked, start
-from oncelog.coordination.one_at_a_time import OneAtATime
-from oncelog.security.kinds import Scram
-from oncelog.security.scram_server import ScramCredential
+from oncelog.coordination.flows import OneAtATime
+from oncelog.security.scram import ScramCredential
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.cluster.configs import ClusterConfigs
     from oncelog.cluster.zookeeper.session import ZooKeeper
     from oncelog.environment import Clock
-    from oncelog.security.kinds import Scram
+    from oncelog.security.values import Scram
 
 logger = logging.getLogger("oncelog.broker")
 

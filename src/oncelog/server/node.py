@@ -29,13 +29,11 @@ from oncelog.broker import (
 from oncelog.environment import DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
-from oncelog.server.allocator import give_back_freed_memory
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection, Handler
-from oncelog.server.connections import Connections
+from oncelog.server.connections import Connections, IdleConnections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
-from oncelog.server.idle import IdleConnections
 from oncelog.server.listening import (
     PLAINTEXT,
     bind,
@@ -49,6 +47,7 @@ from oncelog.server.listening import (
     security_of,
 )
 from oncelog.server.memory import MemoryBudget
+from oncelog.server.process_memory import give_back_freed_memory
 from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
@@ -111,12 +110,12 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client takes as `bootstrap.servers`: the first listener's address."""
+        """The value for a client's `bootstrap.servers`: the first listener's address."""
         return reachable(self._endpoints[0]).address
 
     @property
     def whereabouts(self) -> str:
-        """What a person is told of where it listens."""
+        """The text that tells the user where the broker listens."""
         only = self._endpoints[0]
         if len(self._endpoints) == 1 and only.protocol == PLAINTEXT:
             return self.bootstrap_servers
@@ -124,7 +123,7 @@ class Broker:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens; ports that were 0 are known when it is started."""
+        """The addresses of the listeners. Ports that were 0 are known after the start."""
         return [reachable(endpoint) for endpoint in self._endpoints]
 
     @property
@@ -265,7 +264,9 @@ class Broker:
         return partial(ZooKeeperMetadata, zookeeper, network)
 
     async def _loaded(self) -> None:
-        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""
+        """Wait until the broker is loaded. It answers clients meanwhile, as far as it can. Raises the error that stops
+        it; may be cancelled.
+        """
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
@@ -360,7 +361,7 @@ class Broker:
                 connection.principal = ANONYMOUS
             if security.has_principals_of_certificates:
                 # Only now: it takes a while, and most brokers have no such listener.
-                from oncelog.security.subjects import principal_of
+                from oncelog.security.principals import principal_of
 
                 connection.principal = principal_of(connection.certificate)
             self._connections.add(connection)
@@ -403,7 +404,7 @@ class Broker:
         return found
 
     def _advertised(self) -> Sequence[Endpoint]:
-        """What clients are told."""
+        """The addresses that clients are given."""
         return advertised_endpoints(self._parsed) or self.endpoints
 
     def _guard(self, callback: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ from harness.transaction_in_memory import (
 from oncelog.broker import slices
 from oncelog.broker.coordinators import loading
 from oncelog.cluster.members import ClusterMembers
-from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
+from oncelog.coordination.internal_topics import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
 from oncelog.simulation.audit import audit_coordinators
 from oncelog.transactions.transactional_ids import TransactionalIds

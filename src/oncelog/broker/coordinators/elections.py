@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.coordination import Parked
-from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, FAILED, LOADING, CoordinatorState, is_legal
+from oncelog.coordination.internal_topics import ACTIVE, CLOSED, FAILED, LOADING, CoordinatorState, is_legal
 from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode
 

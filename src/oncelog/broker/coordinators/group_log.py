@@ -11,7 +11,7 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
-from oncelog.coordination.refusal import told
+from oncelog.coordination.internal_topics import told
 from oncelog.groups import GroupCoordinator, GroupRecord, encode
 from oncelog.log import Appended, Origin
 from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read_header
@@ -157,7 +157,7 @@ class GroupLog:
 
 def _say(group: str, records: Sequence[GroupRecord], producer_id: int) -> None:
     # Imported here: a broker that says less starts without it.
-    from oncelog.groups.news import news_of
+    from oncelog.groups.records import news_of
 
     for news in news_of(records, producer_id):
         logger.info("group %s: %s", group, news)

@@ -24,7 +24,7 @@ from oncelog.groups import (
     SyncRequest,
     Timestamps,
 )
-from oncelog.groups.group_type import GroupType
+from oncelog.groups.context import GroupType
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import TRANSACTION_STATE
-from oncelog.coordination.refusal import told
+from oncelog.coordination.internal_topics import told
 from oncelog.log import Appended, Origin
 from oncelog.records import build_batch, read_header
 from oncelog.transactions import TransactionCoordinator, TransactionRecord, encode, record_version
+from oncelog.transactions.transitions import news
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -59,9 +60,6 @@ class TransactionLog:
         return error
 
     def _say(self, record: TransactionRecord) -> None:
-        # Imported here: a broker that says less starts without it.
-        from oncelog.transactions.news import news
-
         text = news(self._coordinator.ids.metadata(record.transactional_id), record)
         if text is not None:
             logger.info("%s: %s", record.transactional_id, text)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.coordinators import marking, settling
@@ -81,7 +82,7 @@ class Transactions:
         return self.elections.epoch(self.coordinator.partition_for(transactional_id))
 
     def knows_every_id(self) -> bool:
-        """Whether this broker coordinates every id: what others decide nobody knows here."""
+        """True if this broker coordinates every id. Decisions of other brokers are not known here."""
         topic = self._broker.topics.named(TRANSACTION_STATE)
         if topic is None:
             return True
@@ -112,8 +113,8 @@ class Transactions:
         if error is not _NONE:
             return InitProducerIdAnswer(error)
         if decision.answer.markers is not None:
-            # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
-            # back for the id.
+            # As Kafka does: the open transaction of the producer before is aborted. The client is answered
+            # CONCURRENT_TRANSACTIONS, and asks again.
             logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
             self._carry_out(decision.records[0], decision.answer.markers)
         elif transactional_id and decision.answer.error is _NONE:
@@ -133,7 +134,7 @@ class Transactions:
         if error is not _NONE:
             return InitProducerIdAnswer(error)
         producer = (decision.answer.producer_id, decision.answer.producer_epoch)
-        fenced = ", whoever had the id before is fenced" if is_taken_over else ""
+        fenced = ", the producer before is fenced" if is_taken_over else ""
         logger.info("%s: producer id %d has epoch %d%s", transactional_id, *producer, fenced)
         return decision.answer
 
@@ -162,7 +163,7 @@ class Transactions:
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each is part of the open transaction. Errors: those of the coordinator, and of `error`."""
+        """Check each partition against the open transaction. Errors: those of the coordinator, and of `error`."""
         error = self.error(transactional_id)
         if error is not _NONE:
             return dict.fromkeys(partitions, error)
@@ -231,7 +232,9 @@ class Transactions:
             self._complete_prepared_of(partition)
 
     def unload(self, partition: int) -> None:
-        """Who waits for one of its ids is told; what is under way for them ends at its next step."""
+        """Forget the ids of a partition. Requests that wait for one are answered; a transaction that is ending stops at
+        its next step.
+        """
         for transactional_id in self.coordinator.ids.unload(partition):
             self._broker.session_guard.forget(transactional_id)
             self._settling.settled(transactional_id)
@@ -286,12 +289,14 @@ class Transactions:
     # --- the steps
 
     def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[ErrorCode]:
-        """End a transaction; released once the decision is durable, or with what keeps it from being so."""
-        prepared: Parked[ErrorCode] = Parked()
-        start(self._end(record, markers, prepared))
-        return prepared
+        """End a transaction; released once the decision is durable, or with what keeps it from being so.
 
-    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
+        It goes on whether or not somebody waits. Its markers go out behind the answer.
+        """
+        return start(self._decide(record, markers), then=partial(self._complete_decided, markers))
+
+    async def _decide(self, record: TransactionRecord, markers: MarkersToSend) -> ErrorCode:
+        """Make the Prepare record durable, behind the records that it is about. From then on the end is decided."""
         index = self.coordinator.partition_for(record.transactional_id)
         term = self.elections.term(index)
         self.coordinator.ids.hold(record)
@@ -299,19 +304,19 @@ class Transactions:
         # records that take its place.
         are_kept = await self.markers.put_first(markers)
         if self.elections.term(index) is not term:
-            prepared.release(ErrorCode.not_coordinator)
-            return
+            return ErrorCode.not_coordinator
         if markers.committed and not are_kept:
             # Only an abort is true whatever has become of those records.
             self._let_go(markers.transactional_id)
-            prepared.release(ErrorCode.transaction_abortable)
-            return
+            return ErrorCode.transaction_abortable
         error = self._log.append(record)
         if error is _NONE:
-            error = await self._log.durable(record.transactional_id)
-        elif self.elections.term(index) is term:
+            return await self._log.durable(record.transactional_id)
+        if self.elections.term(index) is term:
             self._let_go(markers.transactional_id)
-        prepared.release(error)
+        return error
+
+    async def _complete_decided(self, markers: MarkersToSend, error: ErrorCode) -> None:
         if error is _NONE:
             await self._complete(markers)
 
@@ -338,7 +343,7 @@ class Transactions:
             if error is not _NONE:
                 return
         else:
-            # Nobody waits for it to be durable, but whoever repairs the files after a kill may need it.
+            # Nobody waits for it to be durable, but recovery after a kill may need it.
             self._broker.durability.write_out()
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
@@ -364,7 +369,7 @@ class Transactions:
                 self._all_fenced.release(None)
 
     def _let_go(self, transactional_id: str) -> None:
-        """Whoever waits for the id may ask again."""
+        """Drop the held decision. Requests that wait for the id are decided again."""
         self.coordinator.ids.let_go(transactional_id)
         self._settling.settled(transactional_id)
 

@@ -17,7 +17,7 @@ from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic, Topics
 from oncelog.environment import Clock
 from oncelog.groups import CommitContext, OffsetToCommit
-from oncelog.groups.versions import offset_commit_error
+from oncelog.groups.offsets import offset_commit_error
 from oncelog.wire import ErrorCode, construct
 
 Key = tuple[Any, int]

@@ -16,7 +16,7 @@ from oncelog.cli.demo.kills import Kill, Victim
 from oncelog.cli.demo.memory import resident_bytes
 from oncelog.cli.demo.plan import Guarantee
 from oncelog.client import Client, ClientError, PartitionDescription
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.server.listening import parse_address
 from oncelog.server.local_cluster import REPLICAS_MAX, START_SECONDS, ClusterPlan, LocalBroker, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess

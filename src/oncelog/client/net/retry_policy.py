@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oncelog.coordination.backoff import pause_range_ms
+from oncelog.coordination.deadline import pause_range_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from oncelog.broker.request import Request
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT, ClusterScramUsers
 from oncelog.cluster.zookeeper.asking import SessionEndedError
-from oncelog.security.kinds import Scram
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 
 FOUND = ApiError(ErrorCode.none, "")

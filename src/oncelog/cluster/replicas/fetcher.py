@@ -17,7 +17,7 @@ from oncelog.cluster.members import ClusterMembers
 from oncelog.cluster.replicas.flushes import Flushes
 from oncelog.coordination import Parked, start
 from oncelog.coordination.deadline import Deadline
-from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.coordination.flows import OneAtATime
 from oncelog.environment import DiskError
 from oncelog.log import PartitionLog, Refused
 from oncelog.replication import (

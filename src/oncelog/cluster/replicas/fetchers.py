@@ -8,7 +8,7 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.cluster.channel import Channels
 from oncelog.cluster.members import ClusterMembers
 from oncelog.cluster.replicas.fetcher import FetcherParts, Key, LeaderFetcher, ReplicaFetchSettings
-from oncelog.coordination.placement import java_string_hash
+from oncelog.coordination.internal_topics import java_string_hash
 
 
 class Fetchers:

@@ -19,7 +19,7 @@ from oncelog.cluster.replicas.replica import HostedReplica, Surroundings
 from oncelog.cluster.shared_topics import ReplicaId, SharedTopics
 from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import start
-from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.coordination.flows import OneAtATime
 from oncelog.environment import DiskError
 from oncelog.replication import Becomes, LeaderAndIsrTold, decide
 from oncelog.wire import ErrorCode
