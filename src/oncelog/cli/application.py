@@ -73,7 +73,7 @@ COMMANDS = {
     "simulate": CommandEntry(
         "oncelog.cli.simulate", "Run broker and client through faults that a seed decides, and check the outcome."
     ),
-    "demo": CommandEntry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
+    "demo": CommandEntry("oncelog.cli.demo", "Kill a pipeline again and again, and count what comes out."),
 }
 
 

@@ -12,8 +12,7 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.java import needed_java
-from oncelog.cli.needs import check_installed, check_kazoo
+from oncelog.cli.needs import check_installed, check_kazoo, needed_java
 from oncelog.cli.options import filled_path, named_values
 from oncelog.server.local_cluster import ClusterPlan, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess, Ready

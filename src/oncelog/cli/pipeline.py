@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.java import announce_java
+from oncelog.cli.needs import announce_java
 from oncelog.cli.run_reports import Reports
 from oncelog.cli.source_options import stateless_arguments
 from oncelog.client import ClientError, OutcomeUnknown

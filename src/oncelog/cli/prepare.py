@@ -16,7 +16,7 @@ def command() -> None:
     Runs two small pipelines on a log of its own. Worth another run after an update of PySpark, of Java or of oncelog.
     """
     check_spark("prepare")
-    from oncelog.cli.java import announce_java
+    from oncelog.cli.needs import announce_java
     from oncelog.cli.rehearsal import rehearse
     from oncelog.spark.session.class_archive import ArchiveError, class_archive, recorded
     from oncelog.spark.session.java import cache_directory

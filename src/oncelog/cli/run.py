@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from oncelog.cli.broker_process import BrokerProcess, ProcessError
 from oncelog.cli.brokers import connect, existing_topics
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_spark
@@ -24,9 +22,12 @@ from oncelog.cli.reach import Reach, reach
 from oncelog.cli.run_reports import ProgressLine, Reports, json_reports, plain_reports
 from oncelog.cli.tables import console
 from oncelog.client import Client, NewTopic
+from oncelog.server.member_process import MemberError, MemberProcess
 from oncelog.wire import ErrorCode
 
 EMBEDDED_ADDRESS = "127.0.0.1:9092"
+EMBEDDED_START_SECONDS = 600.0
+"""A log with much to recover takes its time."""
 DEFAULT_DATA_DIRECTORY = Path("oncelog-data")
 INTERVAL = re.compile(r"(\d+)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)")
 UNIT_MS = {
@@ -254,12 +255,18 @@ def _missing(client: Client, names: Sequence[str]) -> list[str]:
 
 def _embedded_log(stack: ExitStack, data_directory: Path) -> str:
     """Start a log for as long as this command runs; return its address. Raises CommandError."""
-    errors = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="oncelog-"))) / "broker.txt"
-    broker = BrokerProcess(EMBEDDED_ADDRESS, data_directory, errors)
-    stack.callback(broker.stop)
+    broker = MemberProcess("the broker", lambda _: None)
+    stack.callback(_stop, broker)
+    broker.launch(["serve", "--listen", EMBEDDED_ADDRESS, "--data-dir", str(data_directory)])
     try:
-        broker.start()
-    except ProcessError as error:
+        broker.wait_until_ready(EMBEDDED_START_SECONDS)
+    except MemberError as error:
         raise CommandError(f"{error}; --bootstrap-server uses a log that runs already", ExitStatus.FAILED) from error
     print(f"log on {EMBEDDED_ADDRESS}, data in {data_directory}", file=sys.stderr)
     return EMBEDDED_ADDRESS
+
+
+def _stop(broker: MemberProcess) -> None:
+    """A broker that takes too long is killed: its log is as good as after a crash."""
+    with suppress(MemberError):
+        broker.stop()

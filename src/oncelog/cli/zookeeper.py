@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.java import needed_java
-from oncelog.cli.needs import check_installed
+from oncelog.cli.needs import check_installed, needed_java
 from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.zookeeper_process import ZooKeeperProcess, java_command
 from oncelog.environment import DirectoryInUseError, DiskError

@@ -1,9 +1,11 @@
-"""The demo's cluster: who is killed is who it should be, and comes back; and the whole demo on it."""
+"""The demo's cluster: the right process is killed and comes back; its memory; and the whole demo on it."""
 
 from __future__ import annotations
 
 import io
 import random
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
 
@@ -14,18 +16,17 @@ from rich.console import Console
 from rich.progress import Progress
 
 from harness import requirements
-from oncelog.cli.broker_process import ProcessError
-from oncelog.cli.demo import cluster as demo_cluster
-from oncelog.cli.demo.cluster import DemoCluster
-from oncelog.cli.demo.cluster_kills import ROLES
-from oncelog.cli.demo.command import SEED_MAX, examples_directory
-from oncelog.cli.demo.flights import flights
-from oncelog.cli.demo.kills import Kill, Victim, WireMoment
-from oncelog.cli.demo.loading import create_topics
-from oncelog.cli.demo.performance import perform
-from oncelog.cli.demo.plan import DEPARTURES, Guarantee
-from oncelog.cli.demo.tally import Tally
+from oncelog.cli.demo import SEED_MAX
 from oncelog.client import Client, OffsetAndMetadata, TopicPartition
+from oncelog.demo import cluster as demo_cluster
+from oncelog.demo.cluster import DemoCluster, resident_bytes
+from oncelog.demo.flights import flights
+from oncelog.demo.kills import ROLES, Kill, Victim, WireMoment
+from oncelog.demo.performance import perform
+from oncelog.demo.plan import DEPARTURES, Guarantee, examples_directory
+from oncelog.demo.processes import ProcessError
+from oncelog.demo.tally import Tally
+from oncelog.demo.topics import create_topics
 from oncelog.testing.proxy import ApiKey, Point
 
 FLIGHTS = 1500
@@ -128,3 +129,28 @@ def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path, members):
     assert (found.cluster.under_replicated, found.cluster.offline, found.cluster.seed) == (0, 0, seed)
     assert lines.getvalue().count("\n") == 5 + len(ROLES)
     assert not members()
+
+
+MEBIBYTE = 1 << 20
+HOLDS = """
+import subprocess, sys
+held = b"x" * int(sys.argv[1])
+children = [subprocess.Popen([sys.executable, "-c", sys.argv[2], argument, ""]) for argument in sys.argv[3:]]
+print("holding", flush=True)
+sys.stdin.read()
+"""
+HOLDS_ALONE = """
+import sys
+held = b"x" * int(sys.argv[1])
+print("holding", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_memory_of_children_counts_and_of_the_dead_does_not():
+    command = [sys.executable, "-c", HOLDS, str(50 * MEBIBYTE), HOLDS_ALONE, str(100 * MEBIBYTE)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert [parent.stdout.readline() for _ in range(2)] == ["holding\n"] * 2
+        assert 150 * MEBIBYTE < resident_bytes(parent.pid) < 250 * MEBIBYTE
+        parent.stdin.close()
+    assert resident_bytes(parent.pid) == 0

@@ -10,13 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from oncelog.cli.broker_process import ProcessError
-from oncelog.cli.demo.brokers import Brokers
-from oncelog.cli.demo.kills import Kill, Victim, WireMoment
-from oncelog.cli.demo.plan import PIPELINES, DemoPipeline, DemoRun, Guarantee
-from oncelog.cli.demo.processes import DriverProcess, Drivers
-from oncelog.cli.demo.reading import ConcurrentReader, end_offsets, read_all
-from oncelog.cli.demo.tally import Expectations, Place, Tally, batch_ends, tally
+from oncelog.demo.brokers import Brokers
+from oncelog.demo.kills import Kill, Victim, WireMoment
+from oncelog.demo.plan import PIPELINES, DemoPipeline, DemoRun, Guarantee
+from oncelog.demo.processes import DriverProcess, Drivers, ProcessError
+from oncelog.demo.tally import Expectations, Place, Tally, batch_ends, tally
+from oncelog.demo.topics import ConcurrentReader, end_offsets, read_all
 from oncelog.testing.proxy import ApiKey, Point, Proxy, Then
 
 RUN_SECONDS_MAX = 600

@@ -41,6 +41,13 @@ AIRLINES = DemoPipeline("airlines", "update")
 PIPELINES = (DEPARTURES, AIRLINES)
 
 
+def examples_directory() -> Path | None:
+    """The directory of the user files: in this package when it is installed, else at the root of the source tree."""
+    package = Path(__file__).parent
+    places = (package / "examples", package.parents[2] / "examples")
+    return next((one for one in places if all((one / pipeline.file).is_file() for pipeline in PIPELINES)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class DemoRun:
     """What one run of the driver has to do."""

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from oncelog.cli.broker_process import ProcessError
-from oncelog.cli.demo.flights import FLIGHTS, AirlineTotals, delay_class, departure, flights
-from oncelog.cli.demo.loading import input_log
-from oncelog.cli.demo.plan import AIRLINES, DEPARTURES
-from oncelog.cli.demo.tally import ExpectedPlace, OutputRecord, Tally, expected, tally
+from oncelog.demo.flights import FLIGHTS, AirlineTotals, delay_class, departure, flights
+from oncelog.demo.plan import AIRLINES, DEPARTURES
+from oncelog.demo.processes import ProcessError
+from oncelog.demo.tally import ExpectedPlace, OutputRecord, Tally, expected, tally
+from oncelog.demo.topics import input_log
 
 COUNT = 400
 DUE = {(b"a", b"1"): ExpectedPlace(0, 0), (b"a", b"2"): ExpectedPlace(0, 1), (b"b", b"3"): ExpectedPlace(1, 2)}

@@ -12,14 +12,13 @@ from pathlib import Path
 
 from rich.progress import Progress
 
-from oncelog.cli.demo.brokers import Brokers, ClusterState
-from oncelog.cli.demo.column import Column, Settled, Stage, count, settle
-from oncelog.cli.demo.flights import Flight, flights
-from oncelog.cli.demo.loading import create_topics, input_log, load
-from oncelog.cli.demo.plan import FLIGHTS_MIN, Guarantee
-from oncelog.cli.demo.processes import Drivers
-from oncelog.cli.demo.tally import Expectations
-from oncelog.cli.garbage import without_collections
+from oncelog.demo.brokers import Brokers, ClusterState
+from oncelog.demo.column import Column, Settled, Stage, count, settle
+from oncelog.demo.flights import Flight, flights
+from oncelog.demo.plan import FLIGHTS_MIN, Guarantee
+from oncelog.demo.processes import Drivers
+from oncelog.demo.tally import Expectations
+from oncelog.demo.topics import create_topics, input_log, load
 from oncelog.testing.proxy import Proxy
 
 
@@ -40,12 +39,12 @@ def perform(
     guarantees: Sequence[Guarantee] = tuple(Guarantee),
 ) -> Performance:
     """Run everything in `directory`. Raises ProcessError when a process does not do what it has to."""
-    with without_collections(), ExitStack() as stack:
+    with ExitStack() as stack:
         stack.callback(brokers.close)
         brokers.start()
         proxy = stack.enter_context(Proxy(brokers.bootstrap_servers))
         address = ("--bootstrap-server", proxy.bootstrap_servers)
-        drivers = Drivers(["-m", "oncelog.cli.demo.driver", *address, "--examples", str(examples)], directory)
+        drivers = Drivers(["-m", "oncelog.demo.driver", *address, "--examples", str(examples)], directory)
         stack.callback(drivers.close)
         stage = Stage(directory, drivers, brokers, proxy, offsets_per_batch=ceil(flight_count / brokers.micro_batches))
         log = _loaded(stage, flight_count, progress)

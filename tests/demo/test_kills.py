@@ -1,15 +1,26 @@
-"""Which kills a seed draws for a cluster."""
+"""The kills of the demo: with one broker, and those that a seed draws for a cluster."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 
-from oncelog.cli.demo.cluster_kills import cluster_kills, roles
-from oncelog.cli.demo.kills import Kill, Victim, kills
-from oncelog.cli.demo.plan import PARTITIONS, PIPELINES, Guarantee
+from oncelog.demo.kills import (
+    AT_LEAST_ONCE_KILLS,
+    AT_LEAST_ONCE_MOMENTS,
+    EXACTLY_ONCE_KILLS,
+    EXACTLY_ONCE_MOMENTS,
+    ROLES,
+    Kill,
+    Victim,
+    cluster_kills,
+    kills,
+    roles,
+)
+from oncelog.demo.plan import PARTITIONS, PIPELINES, Guarantee
 from oncelog.testing.proxy import ApiKey
 
 SEEDS = range(200)
@@ -56,3 +67,23 @@ def test_plain_writes_have_no_transactions_whose_coordinator_or_requests_could_b
 
 def drivers(guarantee: Guarantee) -> list[Kill]:
     return [kill for kill in kills(guarantee) if kill.victim is Victim.DRIVER]
+
+
+@pytest.mark.parametrize("kills", [EXACTLY_ONCE_KILLS, AT_LEAST_ONCE_KILLS])
+def test_driver_dies_five_times_and_the_broker_once(kills):
+    victims = [kill.victim for kill in kills]
+    assert victims == [Victim.DRIVER] * 5 + [Victim.BROKER]
+
+
+def test_page_about_the_demo_names_every_kill():
+    page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text()
+    for exact, plain in zip(EXACTLY_ONCE_KILLS, AT_LEAST_ONCE_KILLS, strict=True):
+        assert exact.pipeline is plain.pipeline
+        assert f"| {exact.pipeline.function} | {exact.victim.value} | {exact.what} | {plain.what} |" in page
+
+
+def test_page_about_the_demo_names_who_of_a_cluster_is_killed_and_when():
+    page = (Path(__file__).parents[2] / "docs" / "demo.md").read_text()
+    assert all(f"| {role.value} |" in page for role in ROLES)
+    for name in EXACTLY_ONCE_MOMENTS | AT_LEAST_ONCE_MOMENTS:
+        assert f"`{name}`" in page

@@ -13,8 +13,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from oncelog.cli.demo.flights import AirlineTotals, Flight, departure
-from oncelog.cli.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
+from oncelog.demo.flights import AirlineTotals, Flight, departure
+from oncelog.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
 
 Place = tuple[str, int, int]
 Identity = tuple[bytes | None, bytes]

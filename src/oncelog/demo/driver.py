@@ -20,8 +20,8 @@ from runpy import run_path
 from pyarrow import RecordBatch
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.cli.demo.plain_writes import at_least_once
-from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, DemoPipeline, DemoRun, Guarantee
+from oncelog.demo.plain_writes import at_least_once
+from oncelog.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, DemoPipeline, DemoRun, Guarantee
 from oncelog.spark import build_session, exactly_once
 from oncelog.spark.session.class_archive import QUICK
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from oncelog.cli.demo import plain_writes
+from oncelog.demo import plain_writes
 
 
 class Away:

@@ -1,7 +1,8 @@
-"""The demo's brokers where they are a cluster, over a ZooKeeper server of its own."""
+"""The cluster of the demo, over a ZooKeeper server of its own."""
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -9,17 +10,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from oncelog.cli.broker_process import ProcessError
-from oncelog.cli.demo.brokers import ClusterState
-from oncelog.cli.demo.cluster_kills import cluster_kills
-from oncelog.cli.demo.kills import Kill, Victim
-from oncelog.cli.demo.memory import resident_bytes
-from oncelog.cli.demo.plan import Guarantee
 from oncelog.client import Client, ClientError, PartitionDescription
 from oncelog.coordination.placement import partition_for
+from oncelog.demo.brokers import ClusterState
+from oncelog.demo.kills import Kill, Victim, cluster_kills
+from oncelog.demo.plan import Guarantee
+from oncelog.demo.processes import ProcessError
 from oncelog.server.listening import parse_address
 from oncelog.server.local_cluster import REPLICAS_MAX, START_SECONDS, ClusterPlan, LocalBroker, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_bytes(pid: int) -> int:
+    """Of the process, and of those that it has started; 0 where it is gone."""
+    total = 0
+    with suppress(OSError):
+        total = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += sum(map(resident_bytes, map(int, (task / "children").read_text().split())))
+    return total
+
 
 ANY_FREE_PORT = "127.0.0.1:0"
 TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"

@@ -1,20 +1,26 @@
-"""The demo as a user runs it, over fewer flights."""
+"""The command `oncelog demo`: what it refuses, the table at the end, and the demo over fewer flights."""
 
 from __future__ import annotations
 
 import json
 import os
 import tempfile
-from pathlib import Path
 
 import pytest
 
 from harness import requirements
-from oncelog.cli.demo import command
-from oncelog.cli.demo.cluster_kills import AT_LEAST_ONCE_MOMENTS, EXACTLY_ONCE_MOMENTS, ROLES
-from oncelog.cli.demo.flights import flights
-from oncelog.cli.demo.kills import AT_LEAST_ONCE_KILLS, EXACTLY_ONCE_KILLS, Victim
+from oncelog.cli import demo
+from oncelog.cli.demo import performance_as_json, print_performance
 from oncelog.cli.exits import ExitStatus
+from oncelog.demo.brokers import ClusterState
+from oncelog.demo.column import Column, Settled
+from oncelog.demo.flights import flights
+from oncelog.demo.kills import (
+    Victim,
+)
+from oncelog.demo.performance import Performance
+from oncelog.demo.plan import Guarantee
+from oncelog.demo.tally import Tally
 from oncelog.spark import JavaNotFoundError
 
 FLIGHTS = 2000
@@ -45,12 +51,6 @@ def test_what_is_killed_comes_out_exactly_once(finish, tmp_path):
     assert plain["duplicated"] > 0
 
 
-@pytest.mark.parametrize("kills", [EXACTLY_ONCE_KILLS, AT_LEAST_ONCE_KILLS])
-def test_driver_dies_five_times_and_the_broker_once(kills):
-    victims = [kill.victim for kill in kills]
-    assert victims == [Victim.DRIVER] * 5 + [Victim.BROKER]
-
-
 def test_directory_in_use_is_refused(cli, tmp_path):
     (tmp_path / "file").touch()
     ended = cli("demo", "--directory", tmp_path)
@@ -59,14 +59,14 @@ def test_directory_in_use_is_refused(cli, tmp_path):
 
 
 def test_missing_packages_are_named_with_the_extra(cli, monkeypatch):
-    monkeypatch.setitem(command.NEEDED, "nothing_of_that_name", "nothing-of-that-name")
+    monkeypatch.setitem(demo.NEEDED, "nothing_of_that_name", "nothing-of-that-name")
     ended = cli("demo")
     assert ended.status == ExitStatus.USAGE
     assert ended.sentence == "the demo needs nothing-of-that-name: pip install 'oncelog[demo]'"
 
 
 def test_missing_package_of_a_cluster_is_named_with_the_extras(cli, monkeypatch):
-    monkeypatch.setitem(command.NEEDED, "nothing_of_that_name", "nothing-of-that-name")
+    monkeypatch.setitem(demo.NEEDED, "nothing_of_that_name", "nothing-of-that-name")
     ended = cli("demo", "--brokers", "3")
     assert ended.status == ExitStatus.USAGE
     assert ended.sentence == "the demo needs nothing-of-that-name: pip install 'oncelog[cluster,demo]'"
@@ -74,7 +74,7 @@ def test_missing_package_of_a_cluster_is_named_with_the_extras(cli, monkeypatch)
 
 @pytest.mark.parametrize("arguments", [("--brokers", "3"), ()])
 def test_machine_without_java_is_told_what_to_do(cli, monkeypatch, tmp_path, arguments):
-    monkeypatch.setattr("oncelog.cli.java.find_java", no_java)
+    monkeypatch.setattr("oncelog.spark.find_java", no_java)
     ended = cli("demo", *arguments, "--directory", tmp_path / "demo")
     assert (ended.status, ended.sentence) == (ExitStatus.USAGE, "there is no Java: install one")
 
@@ -100,7 +100,7 @@ def test_choice_that_cannot_be_run_is_refused(cli, arguments, sentence):
 
 
 def test_cluster_anywhere_but_on_linux_is_refused(cli, monkeypatch):
-    monkeypatch.setattr(command.sys, "platform", "darwin")
+    monkeypatch.setattr(demo.sys, "platform", "darwin")
     ended = cli("demo", "--brokers", "3")
     assert (ended.status, ended.sentence) == (
         ExitStatus.USAGE,
@@ -108,24 +108,72 @@ def test_cluster_anywhere_but_on_linux_is_refused(cli, monkeypatch):
     )
 
 
-def test_examples_come_with_the_package_or_with_a_clone():
-    assert all((command.examples_directory() / name).is_file() for name in command.EXAMPLES)
-    assert os.path.isabs(command.examples_directory())
-
-
 def test_fewer_flights_than_there_are_moments_to_kill_are_refused(cli):
     assert cli("demo", "--flights", "10").status == ExitStatus.USAGE
 
 
-def test_page_about_the_demo_names_every_kill():
-    page = (Path(__file__).parents[3] / "docs" / "demo.md").read_text()
-    for exact, plain in zip(EXACTLY_ONCE_KILLS, AT_LEAST_ONCE_KILLS, strict=True):
-        assert exact.pipeline is plain.pipeline
-        assert f"| {exact.pipeline.function} | {exact.victim.value} | {exact.what} | {plain.what} |" in page
+def column(guarantee: Guarantee, kills: dict[Victim, int], **counts: int) -> Column:
+    settled = Settled(guarantee, [], {}, kills, unplanned_restarts=0)
+    return Column(settled, Tally(expected=40, **counts))
 
 
-def test_page_about_the_demo_names_who_of_a_cluster_is_killed_and_when():
-    page = (Path(__file__).parents[3] / "docs" / "demo.md").read_text()
-    assert all(f"| {role.value} |" in page for role in ROLES)
-    for name in EXACTLY_ONCE_MOMENTS | AT_LEAST_ONCE_MOMENTS:
-        assert f"`{name}`" in page
+CLUSTER = ClusterState(7, 0, 0, {"ZooKeeper": 158_600_000, "broker 1": 54_000_000})
+ON_A_CLUSTER = Performance(
+    [
+        column(Guarantee.EXACTLY_ONCE, {Victim.TRANSACTION_COORDINATOR: 1, Victim.DRIVER: 5}),
+        column(Guarantee.AT_LEAST_ONCE, {Victim.DRIVER: 5}, duplicated=12),
+    ],
+    CLUSTER,
+)
+
+
+def lines(capsys, performance: Performance) -> list[str]:
+    print_performance(performance)
+    return [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_victim_of_one_column_has_a_row_with_zero_in_the_other(capsys):
+    shown = lines(capsys, ON_A_CLUSTER)
+    assert shown[0] == "EXACTLY-ONCE AT-LEAST-ONCE"
+    assert "duplicated 0 12" in shown
+    assert "driver killed with -9 5 5" in shown
+    assert "transaction coordinator killed with -9 1 0" in shown
+    assert not [line for line in shown if line.startswith("broker killed")]
+
+
+def test_state_of_a_cluster_is_shown_below_and_nothing_of_it_where_a_broker_is_alone(capsys):
+    shown = lines(capsys, ON_A_CLUSTER)
+    assert shown[-8:] == [
+        "UNDER REPLICATED OFFLINE",
+        "0 0",
+        "",
+        "MEMBER RESIDENT MB",
+        "ZooKeeper 159",
+        "broker 1 54",
+        "",
+        "seed 7",
+    ]
+    alone = Performance([column(Guarantee.EXACTLY_ONCE, {Victim.BROKER: 1})], None)
+    assert lines(capsys, alone)[-1].startswith("* Plain writes are never aborted")
+
+
+def test_script_gets_the_same():
+    found = performance_as_json(ON_A_CLUSTER)
+    assert found["exactly-once"] == {
+        "expected": 40,
+        "lost": 0,
+        "duplicated": 0,
+        "unexpected": 0,
+        "out_of_order": 0,
+        "aborted_seen": 0,
+        "partial_batches": 0,
+        "transaction_coordinator_kills": 1,
+        "driver_kills": 5,
+        "unplanned_restarts": 0,
+    }
+    assert found["cluster"] == {
+        "seed": 7,
+        "under_replicated": 0,
+        "offline": 0,
+        "resident_bytes": {"ZooKeeper": 158_600_000, "broker 1": 54_000_000},
+    }

@@ -12,20 +12,18 @@ from contextlib import ExitStack
 import pytest
 
 from harness.waiting import until
-from oncelog.cli.broker_process import ProcessError
-from oncelog.cli.demo import processes
-from oncelog.cli.demo.brokers import Brokers
-from oncelog.cli.demo.column import UNPLANNED_ENDS_MAX, Runs, Stage
-from oncelog.cli.demo.kills import Kill, Victim, WireMoment
-from oncelog.cli.demo.plan import DEPARTURES, Guarantee
-from oncelog.cli.demo.processes import DriverProcess, Drivers
-from oncelog.cli.demo.single_broker import SingleBroker
+from oncelog.demo import processes
+from oncelog.demo.brokers import Brokers, SingleBroker
+from oncelog.demo.column import UNPLANNED_ENDS_MAX, Runs, Stage
+from oncelog.demo.kills import Kill, Victim, WireMoment
+from oncelog.demo.plan import DEPARTURES, Guarantee
+from oncelog.demo.processes import DriverProcess, Drivers, ProcessError
 from oncelog.testing.proxy import ApiKey, Point, Proxy
 
 WRITES_TEN = """
 import sys
 from confluent_kafka import Producer
-from oncelog.cli.demo.plan import DEPARTURES, DemoRun
+from oncelog.demo.plan import DEPARTURES, DemoRun
 
 task = DemoRun.from_line(sys.stdin.readline())
 producer = Producer({"bootstrap.servers": task.bootstrap_servers})
@@ -37,7 +35,7 @@ task.finished.touch()
 
 WRITES_NOTHING = """
 import sys
-from oncelog.cli.demo.plan import DemoRun
+from oncelog.demo.plan import DemoRun
 
 DemoRun.from_line(sys.stdin.readline()).finished.touch()
 """
@@ -59,7 +57,7 @@ sys.stdin.read()
 
 FAILS = """
 import sys
-from oncelog.cli.demo.plan import DemoRun
+from oncelog.demo.plan import DemoRun
 
 task = DemoRun.from_line(sys.stdin.readline())
 sys.exit("no more disk")

@@ -13,10 +13,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from oncelog.cli.broker_process import tail
-from oncelog.cli.demo.plan import DemoRun
+from oncelog.demo.plan import DemoRun
 
 KILL_SECONDS = 10.0
+OUTPUT_TAIL_BYTES = 2000
+
+
+class ProcessError(Exception):
+    """A process of the demo did not start, or ended when it should not have; or what it left behind is not usable."""
 
 
 def free_port() -> int:
@@ -72,7 +76,8 @@ class DriverProcess:
             return None
 
     def tail(self) -> str:
-        return tail(self._output)
+        """The end of its output, for an error message."""
+        return self._output.read_text(errors="replace")[-OUTPUT_TAIL_BYTES:].strip()
 
 
 class Drivers:
