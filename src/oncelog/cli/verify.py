@@ -11,12 +11,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
+from oncelog.cli.brokers import Reach, connect, existing_topics, offsets_at, partitions_of, polls, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, filled
-from oncelog.cli.reach import Reach, reach
-from oncelog.cli.reading import polls
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import note, print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.testing.comparison import Comparison, Sighting, compare
 
@@ -159,7 +157,7 @@ def _tell_what_is_held_back(ends: Mapping[TopicPartition, int], high_watermarks:
     """A record is missing from the comparison that somebody else may see a moment later."""
     held = [f"{item} from offset {end} on" for item, end in ends.items() if end < high_watermarks[item]]
     if held:
-        print(f"oncelog: not compared, for transactions are open there: {', '.join(held)}", file=sys.stderr)
+        note(f"not compared, for transactions are open there: {', '.join(held)}")
 
 
 def comparison_as_json(found: Comparison, source: str, target: str, limit: int) -> dict[str, object]:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from oncelog.cli.cluster.session import ZooKeeperConnect, in_session
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_kazoo
 from oncelog.cli.options import Json
-from oncelog.cli.secrets import HIDDEN, without_secrets
-from oncelog.cli.tables import print_json, print_table, printable
-from oncelog.cli.zookeeper_session import ZooKeeperConnect, in_session
+from oncelog.cli.tables import HIDDEN, print_json, print_table, printable, without_secrets
 
 if TYPE_CHECKING:
     from oncelog.cluster.zookeeper.session import Stat, ZooKeeper

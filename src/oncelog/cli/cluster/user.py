@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from oncelog.cli.cluster.session import ZooKeeperConnect, in_session
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_kazoo
-from oncelog.cli.zookeeper_session import ZooKeeperConnect, in_session
 from oncelog.security.kinds import Scram
 from oncelog.security.scram import ITERATIONS_MIN
 from oncelog.security.scram_server import ScramCredential

@@ -1,4 +1,4 @@
-"""`oncelog prepare`: what is made once on a machine, so that every Spark session after it starts sooner."""
+"""`oncelog prepare`: prepare a machine once, so that every Spark session on it starts sooner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def command() -> None:
     """
     check_spark("prepare")
     from oncelog.cli.needs import announce_java
-    from oncelog.cli.rehearsal import rehearse
+    from oncelog.cli.run.rehearsal import rehearse
     from oncelog.spark.session.class_archive import ArchiveError, class_archive, recorded
     from oncelog.spark.session.java import cache_directory
     from oncelog.spark.session.spark_home import use_installed_pyspark

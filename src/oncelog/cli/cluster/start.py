@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections import defaultdict
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -14,6 +13,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_installed, check_kazoo, needed_java
 from oncelog.cli.options import filled_path, named_values
+from oncelog.cli.tables import note
 from oncelog.server.local_cluster import ClusterPlan, LocalCluster
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess, Ready
 
@@ -137,10 +137,10 @@ class Foreground:
             self._ready.add(member)
             print(self._readiness(event), flush=True)
             for line in self._held.pop(member, []):
-                _complain(f"{member.name}: {line}")
+                note(f"{member.name}: {line}")
         elif isinstance(event, Complained):
             if member in self._ready:
-                _complain(f"{member.name}: {event.line}")
+                note(f"{member.name}: {event.line}")
             else:
                 self._held[member].append(event.line)
         else:
@@ -151,12 +151,12 @@ class Foreground:
         if member not in self._ready:
             *before, last = self._held.pop(member, []) or [event.how]
             for line in before:
-                _complain(f"{member.name}: {line}")
+                note(f"{member.name}: {line}")
             raise CommandError(f"{member.name} did not start: {last}", ExitStatus.FAILED)
         self._ended.add(member)
         if len(self._ended) == len(self._cluster.members):
             raise CommandError(f"{member.name} is gone, the last one: {event.how}", ExitStatus.FAILED)
-        _complain(f"{member.name} is gone, and the others go on: {event.how}")
+        note(f"{member.name} is gone, and the others go on: {event.how}")
 
     def _readiness(self, event: Ready) -> str:
         member, cluster = event.member, self._cluster
@@ -165,7 +165,3 @@ class Foreground:
         else:
             where = next(one.whereabouts for one in cluster.brokers.values() if one.process is member)
         return f"{member.name} (pid {member.pid}) is ready on {where}"
-
-
-def _complain(text: str) -> None:
-    print(f"oncelog: {text}", file=sys.stderr, flush=True)

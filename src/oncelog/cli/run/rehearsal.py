@@ -8,8 +8,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from oncelog.cli.pipeline import Pipeline, run_pipeline
-from oncelog.cli.run_reports import Reports
+from oncelog.cli.run.pipeline import Pipeline, run_pipeline
+from oncelog.cli.run.reports import Reports
 from oncelog.client import Client, NewTopic, Producer
 from oncelog.spark import Java, build_session
 from oncelog.spark.user_function import Transform

@@ -12,10 +12,10 @@ from typing import Annotated
 
 import typer
 
+from oncelog.cli.cluster.zookeeper_process import ZooKeeperProcess, java_command
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_installed, needed_java
 from oncelog.cli.options import filled_path, named_values
-from oncelog.cli.zookeeper_process import ZooKeeperProcess, java_command
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.disk import RealLock
 from oncelog.server.listening import parse_address

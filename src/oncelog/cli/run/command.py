@@ -14,12 +14,11 @@ from typing import Annotated, Any
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics
+from oncelog.cli.brokers import Reach, connect, existing_topics, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_spark
 from oncelog.cli.options import Config, Json, filled, filled_path
-from oncelog.cli.reach import Reach, reach
-from oncelog.cli.run_reports import ProgressLine, Reports, json_reports, plain_reports
+from oncelog.cli.run.reports import ProgressLine, Reports, json_reports, plain_reports
 from oncelog.cli.tables import console
 from oncelog.client import Client, NewTopic
 from oncelog.server.member_process import MemberError, MemberProcess
@@ -159,9 +158,9 @@ def command(
         )
     transactional_id = transactional_id or default_transactional_id(outputs)
     interval_ms = 0.0 if trigger is None else parse_interval_ms(trigger)
-    from oncelog.cli.pipeline import Pipeline, run_pipeline, start_spark
-    from oncelog.cli.source_options import read_options
-    from oncelog.cli.user_file import user_file
+    from oncelog.cli.run.options import read_options
+    from oncelog.cli.run.pipeline import Pipeline, run_pipeline, start_spark
+    from oncelog.cli.run.user_file import user_file
 
     source_options = read_options(options or (), max_offsets, has_checkpoint=checkpoint is not None)
     file = user_file(function)

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import announce_java
-from oncelog.cli.run_reports import Reports
-from oncelog.cli.source_options import stateless_arguments
+from oncelog.cli.run.options import stateless_arguments
+from oncelog.cli.run.reports import Reports
 from oncelog.client import ClientError, OutcomeUnknown
 from oncelog.spark import (
     CheckpointError,

@@ -1,4 +1,4 @@
-"""What is in the files of one partition, a row for each batch, record, entry and producer."""
+"""Rows of the files of a log: segments, indexes, snapshots, checkpoints, the journal, the write-ahead log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from struct import Struct
 
+from oncelog.broker.storage.journal import decode_line
+from oncelog.cli.tables import setting_value
 from oncelog.environment import Disk
-from oncelog.log.checkpoints import read_epoch_starts
+from oncelog.log import uuid_text
+from oncelog.log.checkpoints import read_epoch_starts, read_identity, read_partition_offsets, read_topic_id
 from oncelog.log.config import LONG_MAX
+from oncelog.log.inspection.lines import lines_of
 from oncelog.log.inspection.walk import Damage, SegmentWalk
 from oncelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, offset_of
 from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot
 from oncelog.log.scan import ScannedBatch
+from oncelog.log.write_ahead import read_entries
 from oncelog.records import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -209,3 +214,52 @@ def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
             yield from entry.iter_unpack(data[: len(data) - len(data) % entry.size])
     finally:
         file.close()
+
+
+def journal_rows(disk: Disk, path: str) -> Iterator[Row]:
+    """A row for each record. Values of settings that are passwords are hidden."""
+    for line in lines_of(disk, path):
+        record = decode_line(line.data) if line.is_whole else None
+        if record is None:
+            yield {
+                "kind": "damage",
+                "position": line.position,
+                "size_bytes": len(line.data),
+                "reason": "no whole record",
+            }
+            continue
+        fields = record._asdict()
+        if "configs" in fields:
+            fields["configs"] = {name: setting_value(name, value) for name, value in fields["configs"].items()}
+        yield {"kind": type(record).__name__, "position": line.position, **fields}
+
+
+def write_ahead_rows(disk: Disk, path: str) -> Iterator[Row]:
+    """A row for each entry; one without data vouches for the partition up to its log end offset, or cuts it off there."""
+    data = disk.read_file(path)
+    entries, end = read_entries(data, None)
+    for entry in entries:
+        yield {
+            "kind": "cut" if entry.takes_back else "entry",
+            "topic_id": uuid_text(entry.topic_id),
+            "partition": entry.partition,
+            "log_end_offset": entry.log_end_offset,
+            "segment_base_offset": entry.tail.segment_base_offset,
+            "position": entry.end_position if entry.takes_back else entry.tail.position,
+            "size_bytes": len(entry.tail.data),
+        }
+    if end < len(data):
+        yield {"kind": "damage", "position": end, "size_bytes": len(data) - end, "reason": "no whole entry"}
+
+
+def checkpoint_rows(disk: Disk, path: str) -> Iterator[Row]:
+    for (topic, partition), offset in read_partition_offsets(disk, path).items():
+        yield {"kind": "checkpoint", "topic": topic, "partition": partition, "offset": offset}
+
+
+def identity_rows(disk: Disk, path: str) -> Iterator[Row]:
+    yield {"kind": "node", **read_identity(disk, path)._asdict()}
+
+
+def topic_rows(disk: Disk, path: str) -> Iterator[Row]:
+    yield {"kind": "topic", "topic_id": uuid_text(read_topic_id(disk, path))}

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import typer
 
-from oncelog.cli.brokers import connect
-from oncelog.cli.cluster_convert import convert
-from oncelog.cli.cluster_reassign import reassign
-from oncelog.cli.cluster_start import start
-from oncelog.cli.cluster_user import user
-from oncelog.cli.cluster_zookeeper import zookeeper
+from oncelog.cli.brokers import connect, reach
+from oncelog.cli.cluster.convert import convert
+from oncelog.cli.cluster.reassign import reassign
+from oncelog.cli.cluster.start import start
+from oncelog.cli.cluster.user import user
+from oncelog.cli.cluster.znodes import zookeeper
 from oncelog.cli.options import BootstrapServer, Config, Json
-from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import ClusterDescription, PartitionDescription
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.source_options import StatelessArguments, read_options, stateless_arguments
+from oncelog.cli.run.options import StatelessArguments, read_options, stateless_arguments
 
 COMMITTED = (
     "without a checkpoint a pipeline goes on from its committed offsets, and only its first start is earliest or latest"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oncelog.cli.brokers import connect
+from oncelog.cli.brokers import connect, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import INT16_MAX, BootstrapServer, Config, filled_path
-from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_table
 from oncelog.client import TopicPartition
 

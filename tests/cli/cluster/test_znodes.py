@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
-from oncelog.cli.cluster_zookeeper import readable
+from oncelog.cli.cluster.znodes import readable
 from oncelog.cli.exits import ExitStatus
-from oncelog.cli.secrets import HIDDEN
+from oncelog.cli.tables import HIDDEN
 
 SCRAM = "salt=c2FsdA==,stored_key=c3RvcmVk,server_key=c2VydmVy,iterations=4096"
 SECRETS = ("c2FsdA==", "c3RvcmVk", "c2VydmVy", "hunter2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.user_file import UserFile, user_file
+from oncelog.cli.run.user_file import UserFile, user_file
 
 
 @pytest.fixture

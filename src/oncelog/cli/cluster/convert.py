@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,6 +14,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.needs import check_kazoo
 from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.serve import broker_settings
+from oncelog.cli.tables import note
 
 if TYPE_CHECKING:
     from oncelog.cluster.converted import Converted
@@ -86,7 +86,7 @@ def convert(
     try:
         given, remarks = broker_settings(config, named_values(settings or [], "--set"))
         for remark in remarks:
-            print(f"oncelog: {remark}", file=sys.stderr)
+            note(remark)
         directories = [str(data_dir)] if data_dir is not None else log_directories(Settings(given))
         done = _converted(_absolute(directories), source, target, given)
     except (ConversionRefusedError, DirectoryInUseError, DiskError, ZnodeError) as error:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from oncelog.cli.run_reports import ProgressLine, Rate
+from oncelog.cli.run.reports import ProgressLine, Rate
 from oncelog.client import ProducerIdentity
 from oncelog.spark import BatchReport
 

@@ -12,7 +12,7 @@ import pytest
 from harness import requirements
 from harness.names import unique
 from harness.terminal import Terminal
-from oncelog.cli.run import parse_interval_ms
+from oncelog.cli.run.command import parse_interval_ms
 from tests.spark import topics
 
 
