@@ -24,6 +24,7 @@ PURE = (
     "records",
     "wire",
     "client",
+    "checking",
 )
 MESSAGE_VERSIONS = SOURCE / "wire" / "zookeeper_mode"
 TRANSPORTS = SOURCE / "client" / "transports"

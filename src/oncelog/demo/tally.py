@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
+from oncelog.checking.comparison import Sighting, compare
 from oncelog.demo.flights import AirlineTotals, Flight, departure
 from oncelog.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
 
@@ -123,31 +124,18 @@ def tally(
 ) -> Tally:
     """Count what is wrong. `outputs` come in the order of their offsets in each partition.
 
-    `seen` is what the concurrent reader got. What is not among those that were `meant` for it was of an aborted attempt.
+    `seen` is what the concurrent reader got. A place that is not in `meant` is that of a record of an aborted attempt.
     """
-    copies: Counter[Identity] = Counter()
-    newest: dict[tuple[str, int, bytes | None], int] = {}
-    unexpected = out_of_order = 0
-    for output in outputs:
-        identity = (output.key, output.value)
-        if identity not in due:
-            unexpected += 1
-            continue
-        copies[identity] += 1
-        if copies[identity] > 1:
-            continue  # a second copy is counted as that, not as out of order too
-        line = (output.place[0], output.place[1], output.key)
-        position = due[identity].position
-        out_of_order += position < newest.get(line, -1)
-        newest[line] = max(position, newest.get(line, -1))
+    came_out = [Sighting((one.key, one.value), one.key, *one.place[1:]) for one in outputs]
+    found = compare((Sighting(identity, identity[0], 0, when.position) for identity, when in due.items()), came_out)
     return Tally(
-        expected=len(due),
-        lost=len(due) - len(copies),
-        duplicated=sum(copies.values()) - len(copies),
-        unexpected=unexpected,
-        out_of_order=out_of_order,
+        expected=found.expected,
+        lost=len(found.lost),
+        duplicated=len(found.duplicated),
+        unexpected=len(found.unexpected),
+        out_of_order=len(found.out_of_order),
         aborted_seen=sum(place not in meant for place in seen),
-        partial_batches=_partial_batches(due, copies),
+        partial_batches=_partial_batches(due, Counter(one.identity for one in came_out)),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.testing.checker import Anomaly, check, read_history
-from tests.testing.checker.histories import (
+from tests.checking.histories import (
     assign,
     failed,
     final,

@@ -1,4 +1,4 @@
-"""What is lost, duplicated or out of order between an input and an output, record by record.
+"""Compares an output with its input, record by record: lost, duplicated, unexpected, out of order.
 
 Both sides are given as sightings: a record's identity, the key that its order counts for, and where it was seen.
 """
@@ -6,59 +6,61 @@ Both sides are given as sightings: a record's identity, the key that its order c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
+
+Identity = TypeVar("Identity", bound=Hashable)
 
 
-class Sighting(NamedTuple):
+class Sighting(NamedTuple, Generic[Identity]):
     """One record of the input or of the output. Records of the same `key` have to stay in order; None has none."""
 
-    identity: bytes
+    identity: Identity
     key: bytes | None
     partition: int
     offset: int
 
 
-class Misplaced(NamedTuple):
+class Misplaced(NamedTuple, Generic[Identity]):
     """A record of the output that comes after one that it should come before."""
 
-    record: Sighting
-    comes_after: Sighting
+    record: Sighting[Identity]
+    comes_after: Sighting[Identity]
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """What was found. `lost` are records of the input, all others of the output.
+class Comparison(Generic[Identity]):
+    """The result. `lost` are records of the input, all others of the output.
 
     A record that is there twice is counted as duplicated, with its second and later copies, and not as out of order.
     """
 
     expected: int
     found: int
-    lost: tuple[Sighting, ...]
-    duplicated: tuple[Sighting, ...]
-    unexpected: tuple[Sighting, ...]
-    out_of_order: tuple[Misplaced, ...]
+    lost: tuple[Sighting[Identity], ...]
+    duplicated: tuple[Sighting[Identity], ...]
+    unexpected: tuple[Sighting[Identity], ...]
+    out_of_order: tuple[Misplaced[Identity], ...]
 
     @property
     def is_exact(self) -> bool:
         return not (self.lost or self.duplicated or self.unexpected or self.out_of_order)
 
 
-def compare(inputs: Iterable[Sighting], outputs: Iterable[Sighting]) -> Comparison:
+def compare(inputs: Iterable[Sighting[Identity]], outputs: Iterable[Sighting[Identity]]) -> Comparison[Identity]:
     """Find the output's copy of each record of the input.
 
     Each side comes in the order of offsets within each partition. Where several records of the input share an identity,
     the first copy is taken for the first of them, and so on.
     """
-    waiting: dict[bytes, list[Sighting]] = defaultdict(list)
+    waiting: dict[Identity, list[Sighting[Identity]]] = defaultdict(list)
     expected = 0
     for sighting in inputs:
         waiting[sighting.identity].append(sighting)
         expected += 1
-    taken: dict[bytes, int] = defaultdict(int)
-    newest: dict[tuple[bytes, int, int], tuple[int, Sighting]] = {}
+    taken: dict[Identity, int] = defaultdict(int)
+    newest: dict[tuple[bytes, int, int], tuple[int, Sighting[Identity]]] = {}
     duplicated, unexpected, out_of_order = [], [], []
     found = 0
     for sighting in outputs:

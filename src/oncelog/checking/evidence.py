@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 
-from oncelog.testing.checker.history import (
+from oncelog.checking.history import (
     ConsumerChange,
     ConsumerStep,
     Ending,

@@ -1,16 +1,17 @@
-"""The anomalies by name, which of them count as faults, and what a report says of them.
+"""The anomalies by name, which of them count as faults, and the words of a report.
 
 They are those of Jepsen's Kafka workload (jepsen.tests.kafka), with Adya's names for G0, G1a and G1c.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from oncelog.testing.checker.history import JsonScalar, Key, RecordedOperation
+from oncelog.checking.history import Ending, JsonScalar, Key, RecordedOperation
 
 
 class CountsAsFault(Enum):
@@ -107,3 +108,36 @@ class Findings:
             if shown[example.anomaly] <= self._examples_max:
                 chosen.append(example)
         return CheckReport(operations, found, faults, tuple(chosen), is_unseen_judged, cut_off)
+
+
+NAMED_MAX = 3
+ENDINGS = {Ending.OK: "ended ok", Ending.FAILED: "failed", Ending.UNKNOWN: "has an unknown end"}
+
+
+def shown(value: JsonScalar) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def place(operation: RecordedOperation) -> str:
+    """The line of the history that ends the operation; an operation that was not read from a file has a number alone."""
+    if not operation.line:
+        return f"operation {operation.index}"
+    return f"{operation.source} line {operation.line}" if operation.source else f"line {operation.line}"
+
+
+def by(operation: RecordedOperation) -> str:
+    return f"{operation.process} ({place(operation)})"
+
+
+def fate(operation: RecordedOperation) -> str:
+    return f"the operation of {by(operation)}, which {ENDINGS[operation.ending]}"
+
+
+def listed(records: Iterable[tuple[int, JsonScalar]], count: int) -> str:
+    """The first few of `count` records."""
+    return ", ".join(f"{shown(value)} at {offset}" for offset, value in records) + and_more(count)
+
+
+def and_more(count: int) -> str:
+    """What is said after the first few of `count`."""
+    return f" and {count - NAMED_MAX} more" if count > NAMED_MAX else ""

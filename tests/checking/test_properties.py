@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from oncelog.checking.cycles import components, cycle_in
 from oncelog.testing.checker import Anomaly, CheckReport, check
-from oncelog.testing.checker.cycles import components, cycle_in
 from oncelog.testing.checker.reading import _HistoryReader
-from tests.testing.checker.histories import Line
-from tests.testing.checker.model import Fate, Run
+from tests.checking.histories import Line
+from tests.checking.model import Fate, Run
 
 seeds = st.integers(0, 2**32 - 1)
 

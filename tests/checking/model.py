@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
 
-from tests.testing.checker.histories import Line
+from tests.checking.histories import Line
 
 KEYS = ("x-0", "x-1", "y-0")
 

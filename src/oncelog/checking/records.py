@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oncelog.testing.checker.anomalies import Anomaly, AnomalyFinding, Findings
-from oncelog.testing.checker.evidence import Evidence
-from oncelog.testing.checker.history import (
+from oncelog.checking.anomalies import NAMED_MAX, Anomaly, AnomalyFinding, Findings, and_more, by, fate, shown
+from oncelog.checking.evidence import Evidence
+from oncelog.checking.history import (
     Ending,
     JsonScalar,
     Key,
@@ -12,7 +12,6 @@ from oncelog.testing.checker.history import (
     RecordedSend,
     identity_of,
 )
-from oncelog.testing.checker.wording import NAMED_MAX, and_more, by, fate, shown
 
 
 def find_conflicts(evidence: Evidence, findings: Findings) -> None:

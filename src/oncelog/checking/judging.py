@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from oncelog.testing.checker.anomalies import CheckReport, Findings
-from oncelog.testing.checker.cycles import find_cycles
-from oncelog.testing.checker.evidence import Evidence
-from oncelog.testing.checker.history import History
-from oncelog.testing.checker.positions import find_in_polls, find_in_sends
-from oncelog.testing.checker.records import find_conflicts, find_missing, find_wrong_reads
+from oncelog.checking.anomalies import CheckReport, Findings
+from oncelog.checking.cycles import find_cycles
+from oncelog.checking.evidence import Evidence
+from oncelog.checking.history import History
+from oncelog.checking.positions import find_in_polls, find_in_sends
+from oncelog.checking.records import find_conflicts, find_missing, find_wrong_reads
 
 EXAMPLES_MAX = 5
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from oncelog.testing.checker.anomalies import Anomaly, AnomalyFinding, CountsAsFault, Findings
-from oncelog.testing.checker.evidence import Evidence
-from oncelog.testing.checker.history import JsonScalar, Key, RecordedOperation, identity_of
-from oncelog.testing.checker.wording import by, shown
+from oncelog.checking.anomalies import Anomaly, AnomalyFinding, CountsAsFault, Findings, by, shown
+from oncelog.checking.evidence import Evidence
+from oncelog.checking.history import JsonScalar, Key, RecordedOperation, identity_of
 
 STEPS_NAMED_MAX = 8
 """A shortest cycle can still be as long as the history."""

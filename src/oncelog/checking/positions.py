@@ -6,9 +6,9 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import islice
 
-from oncelog.testing.checker.anomalies import Anomaly, AnomalyFinding, Findings
-from oncelog.testing.checker.evidence import Evidence, VersionOrder
-from oncelog.testing.checker.history import (
+from oncelog.checking.anomalies import NAMED_MAX, Anomaly, AnomalyFinding, Findings, by, listed, place, shown
+from oncelog.checking.evidence import Evidence, VersionOrder
+from oncelog.checking.history import (
     ConsumerChange,
     ConsumerStep,
     Ending,
@@ -19,7 +19,6 @@ from oncelog.testing.checker.history import (
     identity_of,
     topic_of,
 )
-from oncelog.testing.checker.wording import NAMED_MAX, by, listed, place, shown
 
 
 @dataclass(frozen=True, slots=True)
