@@ -13,7 +13,7 @@ from oncelog.client.admin import operations as admin
 from oncelog.client.admin import transactions
 from oncelog.client.errors import BrokerRefused, ClientError, OffsetOutOfRange
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Sleep
+from oncelog.client.net.flows import Sleep
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.values import ConfigChange, ConfigKind, ConfigResource, NewTopic, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
@@ -59,11 +59,11 @@ class Administrator:
         self._settings = settings
         self._cluster = Cluster(node.settings)
 
-    def play(self) -> Play:
+    async def play(self) -> None:
         while not self._shared.is_written:
-            yield Sleep(50, 1_500)
+            await Sleep(50, 1_500)
             try:
-                yield from self._action(self._node.random)()
+                await self._action(self._node.random)()
             except (BrokerRefused, OffsetOutOfRange):
                 continue
 
@@ -87,47 +87,47 @@ class Administrator:
             )
         )
 
-    def _delete(self) -> Play:
+    async def _delete(self) -> None:
         """And make it again at once, now and then: the same name is another topic."""
         shared = self._shared
         topic_id = shared.topic_id(REBORN)
-        yield from admin.delete_topics(self._cluster, [REBORN])
+        await admin.delete_topics(self._cluster, [REBORN])
         if topic_id is not None:
             shared.short_lived.deleted_ids.add(topic_id)
         self._told()
         if self._node.random.random() < 0.5:
-            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+            await admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
 
-    def _delete_in_use(self) -> Play:
+    async def _delete_in_use(self) -> None:
         """While requests about it wait."""
         if self._shared.topic_id(REBORN) is None:
-            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+            await admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
         users = Users(self._node, self._shared)
-        yield from users.begin()
+        await users.begin()
         with suppress(BrokerRefused):
-            yield from self._delete()
-        yield from users.are_done()
+            await self._delete()
+        await users.are_done()
 
-    def _grow(self, count: int) -> Play:
+    async def _grow(self, count: int) -> None:
         shared = self._shared
         topic_id = shared.topic_id(REBORN)
-        yield from admin.create_partitions(self._cluster, {REBORN: count})
+        await admin.create_partitions(self._cluster, {REBORN: count})
         if topic_id is not None and topic_id == shared.topic_id(REBORN):
             shared.short_lived.grown[topic_id] = max(count, shared.short_lived.grown.get(topic_id, 0))
             self._told()
 
-    def _trim(self, random: Random) -> Play:
+    async def _trim(self, random: Random) -> None:
         partition = TopicPartition(TRIMMED, 0)
         history = self._shared.short_lived
         offset = history.a_place_to_trim_at(random, partition)
         if offset is not None:
-            lowest = yield from admin.delete_records(self._cluster, {partition: offset})
+            lowest = await admin.delete_records(self._cluster, {partition: offset})
             if lowest[partition] < offset:
                 raise SimulationFailure(f"{partition} begins at {lowest[partition]}, and {offset} was asked for")
             history.deleted_below(partition, lowest[partition])
             self._told()
 
-    def _alter(self, random: Random) -> Play:
+    async def _alter(self, random: Random) -> None:
         name = random.choice(list(ALTERED))
         value = random.choice(ALTERED[name])
         settings, node = self._settings, self._node
@@ -137,20 +137,20 @@ class Administrator:
         asked = settings.asked[name]
         before = node.sent(requests.INCREMENTAL_ALTER_CONFIGS)
         resource = ConfigResource(ConfigKind.TOPIC, INPUT)
-        yield from admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
+        await admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
         settings.known[name] = value
         if is_sure and settings.asked[name] == asked and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
             settings.doubtful.discard(name)
         self._told()
 
-    def _use_scratch(self, random: Random) -> Play:
+    async def _use_scratch(self, random: Random) -> None:
         node = self._node
         producer = SimulatedProducer(node, ProducerSettings(linger_ms=0, delivery_timeout_ms=5_000))
         try:
             for _ in range(random.randrange(1, 20)):
-                yield from producer.send(SCRATCH, 0, b"scratch")
-            yield from producer.flush()
-            yield from admin.delete_records(self._cluster, {TopicPartition(SCRATCH, 0): -1})
+                await producer.send(SCRATCH, 0, b"scratch")
+            await producer.flush()
+            await admin.delete_records(self._cluster, {TopicPartition(SCRATCH, 0): -1})
         except ClientError:
             return
         finally:

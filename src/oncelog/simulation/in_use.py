@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oncelog.client.errors import ClientError
-from oncelog.client.net.conversation import Sleep
+from oncelog.client.net.flows import Sleep
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.simulation.clients import ClientNode, SimulatedConsumer, SimulatedProducer
@@ -24,27 +24,27 @@ class Users:
         self._shared = shared
         self._under_way = 0
 
-    def begin(self) -> Play:
+    async def begin(self) -> None:
         """Come back when requests of theirs are on their way, or wait at the broker."""
         node = self._node
         consumer = SimulatedConsumer(node, IsolationLevel.READ_UNCOMMITTED, min_bytes=NEVER_THERE_BYTES)
         self._beside(self._read(consumer))
         producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", 15_000, 0))
         try:
-            yield from producer.init()
+            await producer.init()
         except ClientError:
             node.forget(producer.transport)
             raise
         producer.begin()
         written = self._shared.history.write(node.name, is_transactional=True)
         for _ in range(node.random.randrange(1, 4)):
-            yield from send_record(node, self._shared, producer, written, REBORN)
+            await send_record(node, self._shared, producer, written, REBORN)
         self._beside(self._end(producer, written))
-        yield Sleep(0.0, MOMENT_MS)
+        await Sleep(0.0, MOMENT_MS)
 
-    def are_done(self) -> Play:
+    async def are_done(self) -> None:
         """Come back when they have been answered."""
-        yield Until(lambda: not self._under_way)
+        await Until(lambda: not self._under_way)
 
     def _beside(self, play: Play) -> None:
         transport = self._node.transport()
@@ -57,23 +57,23 @@ class Users:
         self._under_way += 1
         self._node.background(transport, play, over)
 
-    def _read(self, consumer: SimulatedConsumer) -> Play:
+    async def _read(self, consumer: SimulatedConsumer) -> None:
         """Whatever comes of it is judged where it is read again and again."""
         try:
-            yield from consumer.assign({TopicPartition(REBORN, 0): OffsetSpec.EARLIEST})
-            yield from consumer.poll()
+            await consumer.assign({TopicPartition(REBORN, 0): OffsetSpec.EARLIEST})
+            await consumer.poll()
         except ClientError:
             pass
-        yield from consumer.close()
+        await consumer.close()
 
-    def _end(self, producer: SimulatedProducer, written: WrittenTogether) -> Play:
+    async def _end(self, producer: SimulatedProducer, written: WrittenTogether) -> None:
         try:
             if self._node.random.random() < 0.5:
-                yield from producer.flush()
-                yield Sleep(0.0, MOMENT_MS)
-            yield from producer.flush()
+                await producer.flush()
+                await Sleep(0.0, MOMENT_MS)
+            await producer.flush()
             written.outcome = Outcome.ENDING
-            yield from producer.commit()
+            await producer.commit()
             written.outcome = Outcome.COMMITTED
             self._shared.short_lived.committed(written, self._shared.topic_id)
         except ClientError as error:
