@@ -1,19 +1,21 @@
-"""How protocol logic talks to the world: generators that yield what they wait for.
+"""Flows: the client's coroutines. They await the effects below, and nothing else.
 
-A conversation is a generator. It yields one of the effects below, a transport carries it out, and the generator goes on
-with the result. The same conversation therefore runs over blocking sockets, over asyncio and over a simulated network.
+A transport carries out each effect, and the flow goes on with the result. The same flow therefore runs over blocking
+sockets, over asyncio and over a simulated network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address
+from oncelog.wire.offered_versions import OfferedVersions
 
 T = TypeVar("T")
 
@@ -26,13 +28,13 @@ class ConnectionUse(Enum):
     REBALANCES = "rebalances"
 
 
-class TicketState(Enum):
+class RequestState(Enum):
     WAITING = "waiting"
     ANSWERED = "answered"
     FAILED = "failed"
 
 
-class Ticket:
+class PendingRequest:
     """One request on its way. It is answered once, or fails once."""
 
     __slots__ = ("_answer", "_error", "address", "deadline_ms", "lane", "on_done", "request", "state", "version")
@@ -41,7 +43,7 @@ class Ticket:
         self.address = address
         self.request = request
         self.lane = lane
-        self.state = TicketState.WAITING
+        self.state = RequestState.WAITING
         self.version = -1
         self.deadline_ms = float("inf")
         self.on_done: Any = None
@@ -50,20 +52,20 @@ class Ticket:
 
     @property
     def is_done(self) -> bool:
-        return self.state is not TicketState.WAITING
+        return self.state is not RequestState.WAITING
 
     def is_late(self, now_ms: float) -> bool:
         """Whether its time is over without an answer. It fails when somebody waits for it the next time."""
-        return self.state is TicketState.WAITING and now_ms >= self.deadline_ms
+        return self.state is RequestState.WAITING and now_ms >= self.deadline_ms
 
     def answer(self, message: Any) -> None:
-        self._settle(TicketState.ANSWERED)
+        self._complete(RequestState.ANSWERED)
         self._answer = message
         if self.on_done is not None:
             self.on_done()
 
     def fail(self, error: ClientError) -> None:
-        self._settle(TicketState.FAILED)
+        self._complete(RequestState.FAILED)
         self._error = error
         if self.on_done is not None:
             self.on_done()
@@ -75,14 +77,24 @@ class Ticket:
             raise self._error
         return self._answer
 
-    def _settle(self, state: TicketState) -> None:
-        assert self.state is TicketState.WAITING, "a ticket is settled once"
+    def _complete(self, state: RequestState) -> None:
+        assert self.state is RequestState.WAITING, "a request is completed once"
         self.state = state
 
 
+class Yielded(Generic[T]):
+    """A request to the transport. `await` hands it over, and returns the result."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        result: T = yield self
+        return result
+
+
 @dataclass(frozen=True, slots=True)
-class Send:
-    """Send a request, connecting first if need be; the result is a Ticket. A failure shows in the ticket.
+class Send(Yielded[PendingRequest]):
+    """Send a request, connecting first if need be; the result is the PendingRequest. It has the failure, too.
 
     Without an answer in `timeout_ms` it has failed. Connecting is no part of that, but takes no longer either.
     """
@@ -94,20 +106,20 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
-    """Go on when at least one of the tickets is done or the time is over; the result is the list of those done.
+class Wait(Yielded[list[PendingRequest]]):
+    """Go on when at least one of the awaited is done or the time is over; the result is the list of those done.
 
-    A ticket that is late fails, also where another one is done already and where `timeout_ms` is 0: nobody else sees to it.
+    A pending that is late fails, also where another one is done already and where `timeout_ms` is 0: nobody else sees to it.
     With `until_woken`, a call of the transport's wake() ends it too.
     """
 
-    tickets: tuple[Ticket, ...]
+    awaited: tuple[PendingRequest, ...]
     timeout_ms: float | None = None
     until_woken: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Yielded[None]):
     """Go on after a time between the two, drawn evenly."""
 
     low_ms: float
@@ -115,12 +127,12 @@ class Sleep:
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class Now(Yielded[float]):
     """The result is the monotonic time in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(Yielded[float]):
     """The result is a number between the two, drawn evenly."""
 
     low: float
@@ -128,7 +140,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Handshake:
+class Handshake(Yielded[OfferedVersions]):
     """Connect if need be, within this time; the result is the broker's OfferedVersions. Raises ConnectionLost."""
 
     address: Address
@@ -136,43 +148,43 @@ class Handshake:
 
 
 @dataclass(frozen=True, slots=True)
-class InFlight:
+class InFlight(Yielded[Counter[Address]]):
     """The result is how many requests are without an answer at each Address, as a Counter."""
 
 
 @dataclass(frozen=True, slots=True)
-class WallClock:
+class WallClock(Yielded[int]):
     """The result is the time in milliseconds since 1970, as record timestamps count it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """Run the user's own code, awaited where it is to be. It may begin other conversations of the same client."""
+class Call(Yielded[object]):
+    """Run the user's own code, awaited where it is to be. It may begin other flows of the same client."""
 
     function: Callable[[], object]
 
 
 Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | InFlight | WallClock | Call
-Conversation: TypeAlias = Generator[Effect, Any, T]
+Flow: TypeAlias = Coroutine[Any, Any, T]
 
 
-def ask(address: Address, request: ApiRequest, timeout_ms: float | None = None) -> Conversation[Any]:
+async def ask(address: Address, request: ApiRequest, timeout_ms: float | None = None) -> Any:
     """Send a request and wait for its answer. Raises ConnectionLost or UnsupportedVersion."""
-    ticket: Ticket = yield Send(address, request, timeout_ms)
-    while not ticket.is_done:
-        yield Wait((ticket,))
-    return ticket.result()
+    pending = await Send(address, request, timeout_ms)
+    while not pending.is_done:
+        await Wait((pending,))
+    return pending.result()
 
 
-def ask_all(asked: Iterable[tuple[Address, ApiRequest]], timeout_ms: float | None = None) -> Conversation[list[Ticket]]:
+async def ask_all(asked: Iterable[tuple[Address, ApiRequest]], timeout_ms: float | None = None) -> list[PendingRequest]:
     """Send several requests at once and wait until every one is answered or has failed."""
-    tickets: list[Ticket] = []
+    awaited: list[PendingRequest] = []
     for address, request in asked:
-        ticket: Ticket = yield Send(address, request, timeout_ms)
-        tickets.append(ticket)
-    while waiting := tuple(ticket for ticket in tickets if not ticket.is_done):
-        yield Wait(waiting)
-    return tickets
+        pending = await Send(address, request, timeout_ms)
+        awaited.append(pending)
+    while waiting := tuple(pending for pending in awaited if not pending.is_done):
+        await Wait(waiting)
+    return awaited
 
 
 def was_sent(error: ClientError) -> bool:
