@@ -11,7 +11,8 @@ import pytest
 
 from harness import requirements
 from oncelog.spark import known_source
-from oncelog.spark.session import interpreter, spark_home
+from oncelog.spark import known_source as interpreter
+from oncelog.spark.session import spark_home
 
 OWN = str(Path(sys.executable).parent)
 ELSEWHERE = "/usr/bin:/bin"
