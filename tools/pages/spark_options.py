@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog.spark.options.rows import SINK_ROWS
-from oncelog.spark.options.rows import SOURCE_ROWS
+from oncelog.spark.options.rows import SINK_ROWS, SOURCE_ROWS
 from oncelog.spark.options.table import Option, Treatment
 
 _INTRODUCTION = """\
