@@ -208,7 +208,7 @@ class DataDirectory:
         write_identity(self._disk, self._file(META_PROPERTIES), identity)
 
     def watch_identity(self) -> None:
-        """Have the disk keep `meta.properties` as it is while the directory is owned."""
+        """Have the disk watch `meta.properties` while the directory is owned."""
         self._disk.watch(self._file(META_PROPERTIES), "the next start needs it, so put it back from a copy")
 
     def write_checkpoint(self, points: Mapping[tuple[str, int], LogPoints]) -> None:

@@ -210,8 +210,8 @@ class Segment:
         """True if the file at `next_offset` may follow this one, whose last batch ends at `end_offset`.
 
         A cleaning keeps the batch that reaches the end of a file, so files meet. A replica's files may be Apache Kafka's, which
-        keeps no such batch. No file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap is between
-        them.
+        keeps no such batch. No file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap
+        is between them.
         """
         if end_offset == next_offset or not self.has_gaps_inside:
             return end_offset == next_offset

@@ -209,9 +209,9 @@ class LeaderReplica:
     ) -> int | None:
         """The high watermark that is possible now; None if it stays. It never goes back, so the log takes it if it is higher.
 
-        It is the smallest log end offset of the (maximal) in-sync set. For this broker `acknowledged_offset` counts, below which the
-        log is as durable as it has to be. Replicas that are alive and have caught up not long ago count too: else one that wants
-        to join would run after the high watermark for ever. It does not move while the in-sync set is smaller than
+        It is the smallest log end offset of the (maximal) in-sync set. For this broker `acknowledged_offset` counts, below which
+        the log is as durable as it has to be. Replicas that are alive and have caught up not long ago count too: else one that
+        wants to join would run after the high watermark for ever. It does not move while the in-sync set is smaller than
         min.insync.replicas (KIP-966; so in Kafka 3.9).
         """
         if len(self.state.isr) < self.needed_isr_size(min_isr):
