@@ -21,7 +21,7 @@ from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import start
 from oncelog.coordination.flows import OneAtATime
 from oncelog.environment import DiskError
-from oncelog.replication import Becomes, LeaderAndIsrTold, decide
+from oncelog.replication import Becomes, LeaderAndIsrState, decide
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Told:
     topic: str
     topic_id: UUID
     index: int
-    state: LeaderAndIsrTold
+    state: LeaderAndIsrState
 
     @property
     def key(self) -> tuple[str, int]:
@@ -336,7 +336,7 @@ class Replicas:
         self._fetchers.stop()
 
 
-def _newer(known: Leadership, told: LeaderAndIsrTold) -> Leadership:
+def _newer(known: Leadership, told: LeaderAndIsrState) -> Leadership:
     """What clients are told of a partition that they know.
 
     UpdateMetadata says the same, but comes later: meanwhile a broker that leads no more would send them to itself.
