@@ -16,11 +16,10 @@ from oncelog.spark.offsets import from_tree
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.source import reading
-from oncelog.spark.source.client import open_fetcher
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import read_ranges, read_settings
+from oncelog.spark.source.reading import open_fetcher, read_ranges
 
 COUNT = 20
 START = 7
@@ -56,7 +55,7 @@ def parsed(log, topic, *, streaming=True, **options):
 
 
 def offsets_read(options, topic, start, end=COUNT):
-    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), start, end)], read_settings(options))
+    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), start, end)], options)
     return [offset for batch in rows for offset in batch.column("offset").to_pylist()]
 
 

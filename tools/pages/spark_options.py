@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog.spark.options.sink_option_rows import SINK_ROWS
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
+from oncelog.spark.options.rows import SINK_ROWS
+from oncelog.spark.options.rows import SOURCE_ROWS
 from oncelog.spark.options.table import Option, Treatment
 
 _INTRODUCTION = """\

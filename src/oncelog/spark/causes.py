@@ -1,7 +1,12 @@
-"""The cause of an error, out of what may be a page of Java and Python: one sentence, and the place in the user's code.
+"""The cause of an error in one sentence, with the place in the user's code.
 
-Spark hands errors from process to process as text. An error of a task is the text of a traceback in one of the driver, and
-that of a micro-batch the text of a traceback in one of Java.
+Spark hands errors from process to process as text. A task's error is the text of a traceback in an error of the driver, and a
+micro-batch's error the text of a traceback in one of Java.
+
+An error of Java is made short before foreachBatch raises it: Spark looks for an interruption in the text of the error, with a
+regular expression that recurses for each character behind "py4j.protocol.Py4JJavaError: An error occurred while calling"
+(StreamExecution.PROXY_ERROR). The stack traces of Java are long enough to overflow the stack of the query's thread, and the
+query would neither run nor end.
 """
 
 from __future__ import annotations
@@ -13,8 +18,9 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.base import QueryContextType
 
@@ -27,7 +33,7 @@ STATE = re.compile(r"[;.]? SQLSTATE: \w+;?$")
 """The end of the messages of Spark's errors."""
 
 INSTALLED = re.compile(r"(^|/)(lib/python3[.\d]*|site-packages|dist-packages|pyspark\.zip|py4j-[^/]*\.zip)/")
-"""Where Python's own modules are and those that pip installed, here or on an executor."""
+"""The directories of Python's own modules and of those that pip installed, here or on an executor."""
 LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
 
@@ -45,7 +51,7 @@ class Cause:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Find what is to be told first of an error."""
+    """Find the cause to print first."""
     try:
         return _cause_of(error)
     except Py4JError:
@@ -129,3 +135,69 @@ def _place(file: str, line: int, function: str = "<module>") -> str:
     here = os.path.relpath(file) if os.path.isabs(file) else file
     where = f"{file if here.startswith('..') else here}:{line}"
     return where if function.startswith("<") else f"{where}, in {function}"
+
+
+PROXY_ERROR = "py4j.protocol.Py4JJavaError: An error occurred while calling"
+INTERRUPTIONS = (
+    "java.lang.InterruptedException",
+    "java.io.InterruptedIOException",
+    "java.nio.channels.ClosedByInterruptException",
+)
+"""Exceptions from which Spark concludes that the query was stopped."""
+TEXT_MAX = 500
+
+
+class JavaError(Exception):
+    """Spark's Java side failed during a micro-batch; the log of the driver has its stack trace."""
+
+
+class WriteFailed(Exception):
+    """The cause of a write's end, in a sentence. It is printed before the error, which has all the frames of Py4J."""
+
+
+def raise_for_spark(error: Exception) -> NoReturn:
+    """Raise an error of a micro-batch without stack traces of Java, and its cause before its own frames.
+
+    Py4J prints the error that it was raised from first.
+    """
+    short = without_stack_traces(error)
+    for reason in reasons_of(short):
+        short.add_note(reason)
+    raise short from WriteFailed(str(cause_of(short)))
+
+
+def without_stack_traces(error: Exception) -> Exception:
+    """The error to raise instead of one that has an error of Java among its causes; any other as it is."""
+    java = next((one for one in _causes(error) if isinstance(one, Py4JJavaError)), None)
+    if java is None:
+        return error
+    interruption = _interruption(java)
+    if interruption is not None:
+        return JavaError(f"{PROXY_ERROR} a micro-batch: {interruption}")
+    if isinstance(error, Py4JJavaError):
+        return JavaError(str(java.java_exception)[:TEXT_MAX])
+    error.__cause__ = None
+    error.__suppress_context__ = True
+    return error
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from or while handling."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            waiting += [one.__cause__, one.__context__]
+
+
+def _interruption(error: Py4JJavaError) -> str | None:
+    java = error.java_exception
+    while java is not None:
+        name: str = java.getClass().getName()
+        if name in INTERRUPTIONS:
+            return name
+        java = java.getCause()
+    return None

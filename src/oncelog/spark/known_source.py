@@ -1,34 +1,30 @@
-"""format("oncelog") in every session of a program, whichever Python Spark looks for data sources with.
+"""The Python in which Spark finds format("oncelog").
 
-A virtual environment that is not activated is on no PATH, and Spark finds another Python there. So where nobody has said
-which Python it is, `import oncelog.spark` leads Spark to the one that the program runs in. The executors of a cluster are left
-alone: the name python3 means there what it meant before.
+Spark looks for data sources, plans their reads and reads them with the Python in PYSPARK_DRIVER_PYTHON, in PYSPARK_PYTHON, or
+else the first python3 on the PATH, as its Java was started with them. A virtual environment that is not activated is on no
+PATH. So where neither variable is set, `import oncelog.spark` leads Spark to the Python that the program runs in. The executors
+of a cluster are left alone: their python3 stays the same.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import warnings
-from functools import wraps
+from collections.abc import Callable, MutableMapping
+from functools import cache, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncelog.spark.session.interpreter import (
-    USUAL,
-    WORKERS_VARIABLE,
-    forget_what_names_no_python,
-    has_source,
-    is_launcher,
-    lead_path,
-    named_python,
-)
 from oncelog.spark.session.python_worker import is_sparks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
-"""Where spark-submit has started Java already."""
+"""Set where spark-submit has started Java already."""
 
 
 def make_source_known() -> None:
@@ -48,7 +44,7 @@ def make_source_known() -> None:
 
 
 def _java_is_there() -> bool:
-    """Whether Java runs already, with the environment that it has."""
+    """True if Java runs already, with an environment that cannot change any more."""
     if os.environ.get(GATEWAY_VARIABLE):
         return True
     context = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
@@ -100,3 +96,79 @@ def _warn_of(python: str) -> None:
         # The line that imported oncelog.spark, or made the session.
         stacklevel=4,
     )
+
+
+DRIVER_VARIABLE, WORKERS_VARIABLE = "PYSPARK_DRIVER_PYTHON", "PYSPARK_PYTHON"
+"""Spark takes the first of them that is set, also where its value is empty."""
+USUAL = "python3"
+LAUNCHERS = ("ipython", "jupyter")
+"""Programs that PYSPARK_DRIVER_PYTHON may name to start a driver in, and that run no module as Python does."""
+SOURCE = "pyspark_oncelog"
+LOOK_FOR_SOURCE = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({SOURCE!r}) is None)"
+LOOK_SECONDS_MAX = 20
+
+
+def named_python(variable: Callable[[str], str | None]) -> str:
+    """The Python that Spark asks for sources, where its Java has these variables."""
+    for name in (DRIVER_VARIABLE, WORKERS_VARIABLE):
+        value = variable(name)
+        if value is not None:
+            return value
+    return USUAL
+
+
+def forget_what_names_no_python(environment: MutableMapping[str, str]) -> None:
+    """Drop an empty name, and that of the program in which this driver was started."""
+    for name in (DRIVER_VARIABLE, WORKERS_VARIABLE):
+        if environment.get(name) == "":
+            del environment[name]
+    if is_launcher(environment.get(DRIVER_VARIABLE, "")):
+        del environment[DRIVER_VARIABLE]
+
+
+def is_launcher(program: str) -> bool:
+    return Path(program).name.startswith(LAUNCHERS)
+
+
+def lead_path(environment: MutableMapping[str, str]) -> bool:
+    """Let python3 on the PATH be this Python, if its directory has it under that name.
+
+    That directory goes before the first that has another one, so that other programs are found where they were.
+    """
+    directories = environment.get("PATH", os.defpath).split(os.pathsep)
+    place = next((at for at, one in enumerate(directories) if _runs(os.path.join(one, USUAL))), len(directories))
+    if place < len(directories) and _is_this(os.path.join(directories[place], USUAL)):
+        return True
+    own = os.path.dirname(sys.executable)
+    if not _is_this(os.path.join(own, USUAL)):
+        return False
+    environment["PATH"] = os.pathsep.join([*directories[:place], own, *directories[place:]])
+    return True
+
+
+def _runs(program: str) -> bool:
+    return os.path.isfile(program) and os.access(program, os.X_OK)
+
+
+@cache
+def has_source(python: str, path: str | None) -> bool:
+    """True if a Python has oncelog. Another Python than this one is started to find out."""
+    program = shutil.which(python, path=path) if python else None
+    if program is None:
+        return False
+    if _is_this(program):
+        return True
+    try:
+        asked = subprocess.run(
+            [program, "-c", LOOK_FOR_SOURCE], capture_output=True, check=False, timeout=LOOK_SECONDS_MAX
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return asked.returncode == 0
+
+
+def _is_this(program: str) -> bool:
+    """True if a program is this Python. The directory tells environments apart: most link to one program."""
+    own = sys.executable
+    same_directory = os.path.realpath(os.path.dirname(program)) == os.path.realpath(os.path.dirname(own))
+    return same_directory and os.path.realpath(program) == os.path.realpath(own)

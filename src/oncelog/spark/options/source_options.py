@@ -1,4 +1,4 @@
-"""What a user says about a source, checked: the names, scopes and defaults of Spark's own Kafka source."""
+"""The source's options, checked: the names, scopes and defaults of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -11,26 +11,54 @@ from oncelog.client.security import Security
 from oncelog.client.values import IsolationLevel
 from oncelog.spark.options import boundaries
 from oncelog.spark.options.boundaries import Boundary
+from oncelog.spark.options.rows import SOURCE_ROWS
 from oncelog.spark.options.security_options import security_of
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
 from oncelog.spark.options.subscription import TopicSelection, subscription
-from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
-from oncelog.spark.options.values import (
+from oncelog.spark.options.table import (
+    OptionError,
     OptionValues,
+    Scope,
     boolean,
     duration_ms,
     natural,
     natural_int32,
     positive,
     positive_int32,
+    warn_of_inert,
 )
 
 T = TypeVar("T")
 
+ANY_INPUT = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "any"}
+"""In the place of what a pipeline names by itself, where options are checked before it is known."""
+TOPICS = "the topics to read are named by themselves"
+COMMITTED = (
+    "without a checkpoint a pipeline goes on from its committed offsets, and only its first start is earliest or latest"
+)
+TRIGGER = "without a checkpoint there is no trigger that could wait"
+SET_BY_PIPELINE = {
+    "kafka.bootstrap.servers": "input and output are on one cluster, which is named by itself",
+    "assign": TOPICS,
+    "subscribe": TOPICS,
+    "subscribepattern": TOPICS,
+    "startingoffsets": COMMITTED,
+    "startingtimestamp": COMMITTED,
+    "startingoffsetsbytimestamp": COMMITTED,
+    "startingoffsetsbytimestampstrategy": COMMITTED,
+    "endingoffsets": COMMITTED,
+    "endingtimestamp": COMMITTED,
+    "endingoffsetsbytimestamp": COMMITTED,
+    "maxoffsetspertrigger": "max_offsets_per_batch is the limit of a pipeline without a checkpoint",
+    "minoffsetspertrigger": TRIGGER,
+    "maxtriggerdelay": TRIGGER,
+    "includeheaders": "include_headers says it in a pipeline without a checkpoint",
+}
+"""Options in lower case that the pipeline itself sets for each micro-batch, and why the user does not."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the cluster is, who asks, and how long for: what driver and tasks share."""
+    """The cluster's address, the client's name and its timeouts, for driver and tasks."""
 
     bootstrap_servers: str
     client_id: str
@@ -42,7 +70,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How tasks fetch."""
+    """The settings of Fetch requests."""
 
     isolation_level: IsolationLevel
     min_bytes: int
@@ -54,7 +82,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """How many offsets a micro-batch reads at most, and waits for; None is no limit."""
+    """The most offsets that a micro-batch reads, and the least that it waits for; None is no limit."""
 
     offsets_max: int | None
     offsets_min: int | None
@@ -111,7 +139,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Check what is known before it is known whether a stream or a batch is read, and warn of what has no effect.
+    """Check options before it is known whether a stream or a batch is read, and warn of those without effect.
 
     Raises OptionError where neither could be read.
     """
@@ -120,6 +148,15 @@ def check_options(options: Mapping[str, str]) -> None:
         stream, batch = map(str, wrong)
         raise OptionError(stream if stream == batch else f"as a stream: {stream}; as a batch read: {batch}")
     warn_of_inert(SOURCE_ROWS, options, Scope.SOURCE)
+
+
+def check_source_options(options: Mapping[str, str]) -> None:
+    """Raise OptionError for an option that is not known, is wrong, or is not for the user to set."""
+    for name in options:
+        said = SET_BY_PIPELINE.get(name.lower())
+        if said is not None:
+            raise OptionError(f"option {name}: {said}")
+    parse_options({**ANY_INPUT, **options}, streaming=False)
 
 
 def _error(options: Mapping[str, str], streaming: bool) -> OptionError | None:

@@ -16,9 +16,9 @@ _ALIKE = re.compile(
     rf"""
       [^\\\[(*+?{{]
     | (?: [*+?] | \{{[0-9]+(?:,[0-9]*)?\}} ) \?? (?!\+)
-    | \\ (?: {_ESCAPE} | [AbBZ] | [1-9](?![0-9]) | k<(?P<reference>[A-Za-z][A-Za-z0-9]*)> )
-    | \[ \^? (?: [^]\[\\&|~-] | ([&|~-])(?!\2) | \\ (?: {_ESCAPE} ) )+ \]
-    | \( (?: (?!\?) | \? (?: [:=!] | <[=!] | [ims]+(?:-[ims]+)?: | <(?P<name>[A-Za-z][A-Za-z0-9]*)> ) )
+    | \\ (?: {_ESCAPE} | [AbBZ] )
+    | \[ (?: \^(?!\]) | (?!\^) ) (?: [^]\[\\&|~-] | ([&|~-])(?!\1) | \\ (?: {_ESCAPE} ) )+ \]
+    | \( (?: (?!\?) | \? (?: [:=!] | <[=!] | [ims]*(?:-[ims]+)?: | <(?P<name>[A-Za-z][A-Za-z0-9]*)> ) )
     """,
     re.VERBOSE,
 )
@@ -27,9 +27,13 @@ _ADVICE = (
     (r"\\[QE]", r"write a backslash before each sign, as in a\.b"),
     (r"\\[zG]", "write $ for the end and ^ for the beginning"),
     (r"\\[hHRVXN]", "a topic's name has only letters, digits, '.', '_' and '-'"),
-    (r"\\[0-9ceuUx]", r"write the character itself, or \x and two digits"),
+    (r"\\(?:[1-9]|k)", "write out what the group stands for"),
+    (r"\\[0ceuUx]", r"write the character itself, or \x and two digits"),
     (r"\\.?", r"write one of \A, \b, \B, \d, \D, \s, \S, \w, \W and \Z, or the character itself"),
-    (r"\[[^\]]*\]?", r"write one list of characters, as in [a-z_], without &&, and with \[ for a bracket in it"),
+    (
+        r"\[[^\]]*\]?",
+        r"write one list of characters, as in [a-z_], without &&, and with a backslash before a bracket in it",
+    ),
     (r"\(\?[a-zA-Z]*(?:-[a-zA-Z]*)?[:)]", "write the flags i, m and s at the beginning of the pattern or in (?i:...)"),
     (r"\(\?>|(?:[*+?]|\{[0-9,]*\})\+", "write the quantifier without +, and (?:...) for (?>...)"),
     (r"\(\?.?", "write one of (?:...), (?=...), (?!...), (?<=...), (?<!...) and (?<name>...)"),
@@ -50,7 +54,7 @@ def compiled(pattern: str) -> re.Pattern[str]:
         found = _ALIKE.match(pattern, at)
         if found is None:
             raise PatternError(_refusal(pattern, at))
-        pieces.append(_in_python(found))
+        pieces.append(f"(?P<{found['name']}>" if found["name"] else found[0])
         at = found.end()
     try:
         return re.compile("".join(pieces), re.ASCII)
@@ -58,12 +62,6 @@ def compiled(pattern: str) -> re.Pattern[str]:
         raise PatternError(f"Python's re refuses it: {str(error).partition(' at position')[0]}") from None
     except RecursionError:
         raise PatternError("its groups are nested too deeply") from None
-
-
-def _in_python(found: re.Match[str]) -> str:
-    if found["name"]:
-        return f"(?P<{found['name']}>"
-    return f"(?P={found['reference']})" if found["reference"] else found[0]
 
 
 def _refusal(pattern: str, at: int) -> str:

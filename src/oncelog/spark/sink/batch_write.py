@@ -1,32 +1,116 @@
-"""Writing a batch DataFrame: one transaction, whichever number of tasks it has."""
+"""Writing a batch DataFrame in one transaction.
+
+A write with a write id leaves a record in its transaction, by which a repetition is known. It is metadata of a committed offset, as
+the fence record of a micro-batch is, but in a group of its own for each write id: it is found however many writes came after it.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+from uuid import uuid4
 
 from pyspark.sql import DataFrame
 
 from oncelog.client import ProducerIdentity
+from oncelog.client.values import OffsetAndMetadata, TopicPartition
 from oncelog.records import BATCH_BYTES_MAX
-from oncelog.spark.java_errors import without_stack_traces
+from oncelog.spark.causes import without_stack_traces
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.options.sink_options import Use, with_options
 from oncelog.spark.plan import Expectation
 from oncelog.spark.private import has_own_jvm
 from oncelog.spark.query import QueryError
-from oncelog.spark.sink.columns import columns_to_write
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
-from oncelog.spark.sink.write_record import record_partitions, was_written, write_entries, write_names
+from oncelog.spark.sink.writable import columns_to_write
 from oncelog.spark.sink.writer import Writer, open_client, skipped_report
+
+RECORD = "oncelog write"
+RECORD_VERSION = 1
+WRITE_ID_CHARACTERS_MAX = 200
+
+
+class WriteIdError(Exception):
+    """The group of a write id holds something other than that write."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNames:
+    """The names of a batch write. `write_id` is None where a repetition need not be known."""
+
+    transactional_id: str
+    group_id: str
+    write_id: str | None
+
+
+def write_names(transactional_id: str | None, write_id: str | None) -> WriteNames:
+    """The transactional id and group of a write. Raises ValueError.
+
+    Two runs of one write have to fence each other, so without a transactional id the write id gives it. A write that has
+    neither gets one that nobody else has.
+    """
+    if write_id is not None and not 0 < len(write_id) <= WRITE_ID_CHARACTERS_MAX:
+        raise ValueError(f"write_id has 1 to {WRITE_ID_CHARACTERS_MAX} characters, not {len(write_id)}")
+    if transactional_id is not None and not transactional_id:
+        raise ValueError("transactional_id is a name, or None for one that is made up")
+    if transactional_id is None:
+        made_up = f"oncelog-write-{uuid4().hex if write_id is None else write_id}"
+        return WriteNames(made_up, made_up, write_id)
+    return WriteNames(transactional_id, f"{transactional_id}-{write_id or 'write'}", write_id)
+
+
+def was_written(committed: Mapping[TopicPartition, OffsetAndMetadata], write_id: str, topic: str | None) -> bool:
+    """True if a write's group has its record. `topic` is None where a column names it.
+
+    Raises WriteIdError when the group is somebody else's, or the write was one to another topic.
+    """
+    for partition, entry in committed.items():
+        if _read(entry.metadata) != write_id:
+            raise WriteIdError(
+                f"the group of write_id {write_id!r} has committed offsets of {partition} that are not of this write; "
+                "choose another write_id or transactional_id"
+            )
+        if topic is not None and topic != partition.topic:
+            raise WriteIdError(
+                f"write_id {write_id!r} was written to topic {partition.topic!r}, so this write to {topic!r} is another one; "
+                "choose another write_id"
+            )
+        return True
+    return False
+
+
+def record_partitions(topic: str | None) -> list[TopicPartition]:
+    """The partitions for the record of a write, as far as they are known before its rows are computed."""
+    return [] if topic is None else [TopicPartition(topic, 0)]
+
+
+def write_entries(
+    write_id: str | None, topic: str | None, written: Iterable[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offsets to commit with a write. They belong to the topic that was named, or else to one that was written."""
+    named = topic or min((partition.topic for partition in written), default=None)
+    if write_id is None or named is None:
+        return {}
+    metadata = json.dumps({RECORD: RECORD_VERSION, "id": write_id}, separators=(",", ":"))
+    return {TopicPartition(named, 0): OffsetAndMetadata(0, metadata)}
+
+
+def _read(metadata: str) -> str | None:
+    try:
+        fields = json.loads(metadata)
+        return str(fields["id"]) if fields[RECORD] == RECORD_VERSION else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """Kafka's default of transaction.max.timeout.ms, the longest that a broker allows."""
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
-"""What the report of a write says that was known without taking its transactional id."""
+"""The identity in the report of a write that was found without taking its transactional id."""
 
 UNFORESEEN = Expectation(None, is_proportional=False)
 
@@ -67,20 +151,7 @@ def write_exactly_once(
     to another topic; ProducerFenced, OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError
     where Spark failed.
     """
-    arguments = {
-        "topic": topic,
-        "bootstrap_servers": bootstrap_servers,
-        "transactional_id": transactional_id,
-        "mode": mode,
-        "attempts": attempts,
-        "transaction_timeout_ms": transaction_timeout_ms,
-        "call_timeout_ms": call_timeout_ms,
-        "compression": compression,
-        "batch_bytes_max": batch_bytes_max,
-        "client_id": client_id,
-        "unwritable": unwritable,
-        "dead_letter_topic": dead_letter_topic,
-    }
+    arguments = {name: value for name, value in locals().items() if name not in ("rows", "write_id", "options")}
     told = with_options(write_exactly_once, arguments, options, Use.WRITE_EXACTLY_ONCE)
     settings = write_settings(told, write_id)
     _refuse(rows)
@@ -104,11 +175,11 @@ def write_settings(arguments: Mapping[str, Any], write_id: str | None) -> SinkSe
 def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> BatchReport:
     started_ms = time.monotonic() * 1000
     if write_id is not None and is_written(settings, write_id):
-        # It stays written: there is no need to take the id from whoever has it now.
+        # It stays written: there is no need to fence the producer that has the id now.
         return skipped_report(0, time.monotonic() * 1000 - started_ms, NO_IDENTITY)
     writer = Writer(settings)
     try:
-        # Whoever had the id may have committed before it was taken, and cannot any more.
+        # The producer before may have committed before it was fenced, and cannot any more.
         if write_id is not None and was_written(
             writer.committed(record_partitions(settings.topic)), write_id, settings.topic
         ):
@@ -122,9 +193,9 @@ def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> Bat
 
 
 def is_written(settings: SinkSettings, write_id: str) -> bool:
-    """Whether a write is committed, so far as is known without taking its transactional id. Raises WriteIdError.
+    """True if a write is seen as committed without taking its transactional id. Raises WriteIdError.
 
-    An attempt that died may have left its transaction open, and only to take the id ends it: nothing pending is awaited.
+    An attempt that died may have left its transaction open until the id is taken, so this does not wait for stable offsets.
     """
     with open_client(settings) as client:
         return was_written(client.committed_offsets(settings.group_id, require_stable=False), write_id, settings.topic)

@@ -8,7 +8,7 @@ from harness.names import unique
 from oncelog.client import BrokerRefused, Client, OffsetAndMetadata, RetriesExhausted, TopicPartition
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceError, FenceRecord
-from oncelog.spark.sink.last_record import LastFenceRecord
+from oncelog.spark.sink.kept_groups import LastFenceRecord
 from oncelog.wire import ErrorCode
 from tests.spark import topics
 

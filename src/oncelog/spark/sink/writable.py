@@ -1,7 +1,7 @@
-"""Records that cannot be written: why, and what becomes of them.
+"""The columns that can be written, those of Spark's Kafka sink, and the treatment of records that cannot be written.
 
-All of them are found while rows are encoded, before the transaction begins. A broker that refuses a record after that ends
-the write, whatever the policy is: nobody knows which of a batch's records it was.
+Unwritable records are found while rows are encoded, before the transaction begins. A broker that refuses a record after that
+ends the write, whatever the policy is: nobody knows which of a batch's records it was.
 """
 
 from __future__ import annotations
@@ -15,8 +15,74 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    NullType,
+    StringType,
+    StructType,
+)
 
 from oncelog.records.arrow_arrays import integer_array
+
+BYTES = (BinaryType, StringType)
+COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "key": (*BYTES, NullType),
+    "value": (*BYTES, NullType),
+    "headers": (ArrayType, NullType),
+    "topic": (StringType,),
+    "partition": (IntegerType,),
+}
+"""The columns that are written, and their types."""
+
+PASSED_OVER = frozenset({"offset", "timestamp", "timestampType"})
+"""Columns of the source that a record gets anew when it is written. Rows that are passed on have them."""
+
+HEADERS = "array<struct<key:string,value:binary>>"
+
+
+def columns_to_write(schema: StructType, topic: str | None) -> list[str]:
+    """The columns of the DataFrame that go to the log.
+
+    Raises RowError for columns that are missing, of a wrong type, or written nowhere.
+    """
+    kinds = {field.name: field.dataType for field in schema.fields}
+    for name, allowed in COLUMNS.items():
+        if schema.names.count(name) > 1:
+            raise RowError(f"column {name} is there twice, and a record has one: rename or drop the other")
+        if name in kinds and not isinstance(kinds[name], allowed):
+            names = " or ".join(kind.typeName() for kind in allowed if kind is not NullType)
+            raise RowError(f"column {name} is of type {kinds[name].simpleString()}, not {names}")
+    if "value" not in kinds:
+        raise RowError("the DataFrame has no column `value`, of type string or binary")
+    if topic is None and "topic" not in kinds:
+        raise RowError("no topic: give the sink topic=..., or the DataFrame a column `topic`")
+    if not _are_headers(kinds.get("headers", NullType())):
+        raise RowError(f"column headers is of type {kinds['headers'].simpleString()}, not {HEADERS}")
+    strangers = sorted(kinds.keys() - COLUMNS.keys() - PASSED_OVER)
+    if strangers:
+        raise RowError(
+            f"column {', '.join(strangers)} would not be written: a record has key, value, headers, topic and partition. "
+            "Put it into one of them, or drop it"
+        )
+    return [name for name in COLUMNS if name in kinds and not (name == "topic" and topic is not None)]
+
+
+def _are_headers(kind: DataType) -> bool:
+    if isinstance(kind, NullType):
+        return True
+    header = kind.elementType if isinstance(kind, ArrayType) else None
+    if not isinstance(header, StructType):
+        return False
+    kinds = {field.name: field.dataType for field in header.fields}
+    return (
+        kinds.keys() == {"key", "value"}
+        and isinstance(kinds["key"], BYTES)
+        and isinstance(kinds["value"], (*BYTES, NullType))
+    )
+
 
 REASON_HEADER = "oncelog.error.reason"
 TOPIC_HEADER = "oncelog.error.topic"
@@ -24,7 +90,7 @@ PARTITION_HEADER = "oncelog.error.partition"
 
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 21
-"""Of the upper bound that the Java producer compares with max.request.size (DefaultRecord.MAX_RECORD_OVERHEAD)."""
+"""Overheads in the upper bound that the Java producer compares with max.request.size (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -34,7 +100,7 @@ class RowError(ValueError):
 
 
 class Policy(Enum):
-    """What becomes of records that cannot be written."""
+    """The treatment of records that cannot be written."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -42,7 +108,7 @@ class Policy(Enum):
 
 
 class Reason(Enum):
-    """Why a record cannot be written."""
+    """The reason why a record cannot be written."""
 
     NO_TOPIC = "no-topic"
     UNKNOWN_TOPIC = "unknown-topic"
@@ -63,8 +129,8 @@ class Unwritable:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What cluster and user allow: how large a topic's batches may be, where that is known, which topics this user may not
-    write, and how large a record may be as the Java producer counts it, None for any size.
+    """The limits of cluster and user: the largest batch of each topic where it is known, the topics that this user may not
+    write, and the largest record as the Java producer counts it, None for any size.
     """
 
     batch_bytes_max: Mapping[str, int] = field(default_factory=dict)
@@ -114,7 +180,7 @@ def _sized(array: Any) -> NDArray[np.int64]:
 
 
 def _varint_bytes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many bytes a length takes, zigzag-encoded, with 7 bits in each."""
+    """The bytes of a length, zigzag-encoded, with 7 bits in each."""
     sizes = np.ones(len(lengths), np.int64)
     for bits in (6, 13, 20, 27):
         sizes += lengths >= 1 << bits
@@ -135,7 +201,7 @@ def _headers_bytes(table: pa.Table) -> NDArray[np.int64]:
 
 
 def dead_letters(table: pa.Table, found: Unwritable) -> pa.Table:
-    """The rows as records for the dead-letter topic: as they are, with headers that say where they were to go, and why."""
+    """The rows as records for the dead-letter topic: as they are, with headers for their target and the reason."""
     rows = table.take(integer_array(found.rows, pa.int64()))
     told = rows.column("partition").to_pylist() if "partition" in rows.column_names else [None] * rows.num_rows
     before = rows.column("headers").to_pylist() if "headers" in rows.column_names else [None] * rows.num_rows

@@ -1,16 +1,105 @@
-"""Records that cannot be written: how they are found before the transaction, and what becomes of them."""
+"""What a DataFrame has to look like to be written: all of it is said before a task runs."""
 
 from __future__ import annotations
+
+import re
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampType,
+)
 
 from oncelog.client.values import TopicPartition
 from oncelog.records import Codec, decode_batch
-from oncelog.spark.sink.encoding import PROBLEM, UNWRITABLE, RowEncoder, Targets
-from oncelog.spark.sink.unwritable import Limits, Policy, RowError, size_bounds
+from oncelog.spark.sink.batch_write import record_partitions, write_entries
+from oncelog.spark.sink.encoding import GROUP_BYTES, PROBLEM, UNWRITABLE, RowEncoder, Targets
+from oncelog.spark.sink.writable import Limits, Policy, RowError, columns_to_write, size_bounds
+
+KINDS = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    "void": NullType(),
+    "strings": ArrayType(StringType()),
+}
+
+
+def schema(text):
+    """Of "name type, name type"; a list of headers is written `headers[key string,value binary]`."""
+    made = StructType()
+    for column in re.findall(r"(?:[^,\[]|\[[^]]*\])+", text):
+        header = re.fullmatch(r"(\w+)\[(.*)\]", column.strip())
+        if header is not None:
+            made.add(header[1], ArrayType(schema(header[2])))
+        else:
+            name, kind = column.split()
+            made.add(name, KINDS[kind])
+    return made
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "written"),
+    [
+        ("value string", "out", ["value"]),
+        ("value binary, key string, partition int", "out", ["key", "value", "partition"]),
+        ("topic string, value string", None, ["value", "topic"]),
+        ("topic string, value string", "out", ["value"]),
+        ("value void, key void, headers void", "out", ["key", "value", "headers"]),
+        ("value string, headers[key string,value binary]", "out", ["value", "headers"]),
+        ("value string, headers[value string,key binary]", "out", ["value", "headers"]),
+    ],
+)
+def test_the_columns_of_sparks_kafka_sink_are_written(columns, topic, written):
+    assert columns_to_write(schema(columns), topic) == written
+
+
+def test_rows_of_the_source_are_passed_on_as_they_are():
+    rows = (
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    )
+    assert columns_to_write(schema(rows), "out") == ["key", "value", "partition"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "topic", "words"),
+    [
+        ("key string", "out", "no column `value`"),
+        ("value string", None, "no topic"),
+        ("value int", "out", "column value is of type int, not binary or string"),
+        ("value string, partition string", "out", "column partition is of type string, not integer"),
+        ("value string, user string, amount int", "out", "column amount, user would not be written.*drop it"),
+        ("Value string, value string", "out", "column Value would not be written"),
+        ("value string, headers string", "out", "column headers is of type string"),
+        ("value string, headers strings", "out", r"array<string>, not array<struct<key:string,value:binary>>"),
+        ("value string, headers[name string,value binary]", "out", "name:string"),
+        ("value string, headers[key string]", "out", "headers"),
+        ("value string, headers[key int,value binary]", "out", "key:int"),
+        ("value string, headers[key string,value int]", "out", "value:int"),
+    ],
+)
+def test_any_other_column_is_refused_in_a_sentence(columns, topic, words):
+    with pytest.raises(RowError, match=words):
+        columns_to_write(schema(columns), topic)
+
+
+def test_column_that_is_there_twice_is_refused():
+    """As a join leaves it: which of the two is meant, nobody says."""
+    with pytest.raises(RowError, match="column value is there twice, and a record has one: rename or drop the other"):
+        columns_to_write(schema("key string, value string, value binary"), "t")
+    assert columns_to_write(schema("value string, offset bigint, offset bigint"), "t") == ["value"]
+
 
 TARGETS = Targets((TopicPartition("dead", 0), *(TopicPartition("out", number) for number in range(2))))
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -163,3 +252,38 @@ def test_the_bound_on_a_record_is_never_less_than_its_batch(records):
         (group,) = encoder().encode(table.slice(row, 1).to_batches(), 0)
         (batch,) = group.batches
         assert len(batch.data) <= bound <= len(batch.data) + 21
+
+
+def sized_rows(*sizes: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"value": [bytes(size) for size in sizes]})
+
+
+def groups(*parts: pa.RecordBatch) -> list[int]:
+    """How many records each group has that is encoded together."""
+    encoder = RowEncoder("out", Targets((TopicPartition("out", 0),)), Codec.NONE, 64 * 1024 * 1024, 0)
+    return [sum(batch.records for batch in group.batches) for group in encoder.encode(iter(parts), 0)]
+
+
+def test_small_parts_of_a_task_are_encoded_together() -> None:
+    assert groups(sized_rows(10, 20), sized_rows(), sized_rows(30), sized_rows(40)) == [4]
+    assert groups(sized_rows()) == []
+
+
+def test_large_parts_are_not_waited_for() -> None:
+    half = sized_rows(GROUP_BYTES // 2)
+    assert groups(half, half, half, sized_rows(1)) == [2, 2]
+
+
+@pytest.mark.parametrize("length", [0, 63, 64, 8191, 8192, 2**20 - 1, 2**20, 2**21])
+def test_length_of_a_value_takes_as_many_bytes_as_its_varint_has(length: int) -> None:
+    """ByteUtils.sizeOfVarint: zigzag-encoded, seven bits in a byte."""
+    varint_bytes = max(1, -(-(2 * length).bit_length() // 7))
+    empty, own = size_bounds(pa.Table.from_batches([sized_rows(0, length)])).tolist()
+    assert own - empty == length + varint_bytes - 1
+
+
+@pytest.mark.parametrize("topic", ["out", None])
+def test_record_of_a_write_is_looked_for_where_it_is_put(topic: str | None) -> None:
+    written = [TopicPartition("out", 3)]
+    assert set(record_partitions(topic)) <= set(write_entries("id", topic, written))
+    assert record_partitions("out") == list(write_entries("id", "out", []))

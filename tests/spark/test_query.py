@@ -16,7 +16,7 @@ from harness import requirements
 from harness.names import unique
 from harness.processes import free_port
 from oncelog.client import BrokerRefused, Client
-from oncelog.spark.session.connect import SENTENCE, SparkConnectError, refuse_remote
+from oncelog.spark.query import SENTENCE, QueryError, SparkConnectError, refuse, refuse_remote
 from oncelog.spark.session.session import build_session
 from oncelog.spark.sink.exactly_once import exactly_once
 from tests.spark import topics
@@ -140,3 +140,34 @@ def test_sink_stays_in_its_process():
     sink = exactly_once(topic="out", transactional_id="out", bootstrap_servers="localhost:9092")
     with pytest.raises(SparkConnectError):
         pickle.dumps(sink)
+
+
+class Query:
+    """What the sink asks of a query."""
+
+    trigger = "ProcessingTimeTrigger"
+    tracks_progress_asynchronously = False
+    has_temporary_checkpoint = False
+
+    def __init__(self, **facts):
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+
+def test_an_ordinary_query_is_not_refused():
+    refuse(Query())
+    refuse(Query(trigger="AvailableNowTrigger"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"trigger": "ContinuousTrigger"}, "ContinuousTrigger.*Use processingTime"),
+        ({"trigger": "RealTimeTrigger"}, "RealTimeTrigger.*Use processingTime"),
+        ({"tracks_progress_asynchronously": True}, "asyncProgressTrackingEnabled"),
+        ({"has_temporary_checkpoint": True}, "checkpointLocation"),
+    ],
+)
+def test_offsets_that_are_logged_after_the_output_or_nowhere_are_refused(facts, words):
+    with pytest.raises(QueryError, match=words):
+        refuse(Query(**facts))

@@ -1,6 +1,8 @@
-"""The rows of the source's options, and of those that source and sink treat alike."""
+"""The rows of the options: the source's with those that source and sink treat alike, then the sink's own."""
 
 from __future__ import annotations
+
+from functools import partial
 
 from oncelog.spark.options.security_options import security_rows
 from oncelog.spark.options.table import Option, Scope, Treatment
@@ -17,6 +19,10 @@ def _refused(name: str, meaning: str, scope: Scope = Scope.SOURCE) -> Option:
 def _inert(name: str, meaning: str, scope: Scope = Scope.SOURCE) -> Option:
     return Option(name, None, scope, Treatment.INERT, meaning)
 
+
+_sink_supported = partial(_supported, scope=Scope.SINK)
+_sink_refused = partial(_refused, scope=Scope.SINK)
+_sink_inert = partial(_inert, scope=Scope.SINK)
 
 NO_MEMBER = "the source is no member of a group: the driver assigns partitions"
 ONE_CONNECTION = "a task holds one connection to each broker for as long as its Python worker lives"
@@ -237,4 +243,122 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _inert("spark.kafka.consumer.cache.*", NO_POOL),
     _inert("spark.kafka.consumer.fetchedData.cache.*", NO_POOL),
     _inert("spark.sql.streaming.kafka.useDeprecatedOffsetFetching", "the driver asks for offsets as an administrator"),
+)
+
+AT_HAND = "all rows are at hand when they are encoded; batches are as full as they can be, and nothing is waited for"
+OWN_PLACEMENT = "rows go where `partition` says, else where the Java client puts their key, else to one after another"
+BYTES_AS_THEY_ARE = "columns are written as bytes or text as they are; convert them with DataFrame functions"
+
+SINK_ROWS: tuple[Option, ...] = (
+    _sink_supported(
+        "topic", None, "Where all rows go. It comes before a column of that name, which is needed without it."
+    ),
+    _sink_supported(
+        "kafka.transactional.id",
+        None,
+        'Who writes: one for each pipeline, the same after every restart. With writeStream.format("oncelog") {query} stands '
+        'for the name of the query. Without this option format("oncelog") names a stream by its query\'s id and a batch write '
+        "by its writeId, or makes one up.",
+    ),
+    _sink_supported(
+        "kafka.group.id",
+        "the transactional id",
+        "Streams only. Under which group the offsets of the input are committed, in the transaction. It may have {query} in "
+        "it, too.",
+    ),
+    _sink_supported(
+        "kafka.transaction.timeout.ms",
+        "60000 for streams, 900000 for batch writes",
+        "How long a transaction may be open. It opens when all rows are computed and encoded. The broker's limit is its "
+        "transaction.max.timeout.ms.",
+    ),
+    _sink_supported("kafka.max.block.ms", "60000", "How long to go on asking a coordinator that does not answer."),
+    _sink_supported("kafka.request.timeout.ms", "30000", "How long one request may take before it is made again."),
+    _sink_supported(
+        "kafka.delivery.timeout.ms", "120000", "How long a partition may take no batch before the attempt fails."
+    ),
+    _sink_supported("kafka.compression.type", "none", "none, gzip, snappy, lz4 or zstd."),
+    _sink_supported(
+        "kafka.batch.size",
+        "1000000",
+        "The size of a record batch in bytes before compression. It is made smaller where the topic's max.message.bytes is.",
+    ),
+    _sink_supported(
+        "kafka.max.request.size",
+        None,
+        "How large a record may be, counted without compression as the Java producer counts it. Without it only the topic's "
+        "max.message.bytes counts.",
+    ),
+    _sink_supported("kafka.client.id", "oncelog-spark", "What brokers see as the name of these connections."),
+    _sink_supported("kafka.acks", "all", "all or -1: a transaction needs every acknowledgement."),
+    _sink_supported("kafka.enable.idempotence", "true", "true: a transaction needs it."),
+    _sink_supported("attempts", "3", "How many transactions to try when tasks or brokers fail."),
+    _sink_supported(
+        "unwritable",
+        "fail",
+        "What becomes of records that cannot be written, for they are too large or name a topic or partition that is not "
+        "there or not allowed: fail, skip with a count, or dead-letter. It happens in the same transaction.",
+    ),
+    _sink_supported("deadLetterTopic", None, "Where such records go with unwritable=dead-letter."),
+    _sink_supported(
+        "trustCheckpoint",
+        "false",
+        "Streams only. Run a query whose history the log does not know, as after a full refresh; say so once, after you have "
+        "made sure.",
+    ),
+    _sink_supported(
+        "writeToInput",
+        "false",
+        "Streams only. Write to topics that the query reads. Without it such a query is refused, for it would read what it "
+        "writes, without end.",
+    ),
+    _sink_supported(
+        "writeId",
+        None,
+        'Batch writes with format("oncelog") only. What is written: a repetition under the same transactional id adds nothing.',
+    ),
+    _sink_supported(
+        "stagingLocation",
+        "a temporary directory",
+        'format("oncelog") only. A directory that all nodes and the driver see, where tasks put rows that are too many for '
+        "their messages.",
+    ),
+    _sink_supported(
+        "checkpointLocation",
+        None,
+        'writeStream.format("oncelog") only, and needed there: a directory that the driver sees. What was read is taken from '
+        "it.",
+    ),
+    _sink_supported(
+        "queryName",
+        None,
+        'writeStream.format("oncelog") only, and set with writeStream.queryName(...). What {query} stands for; pipelines of '
+        "`pyspark.pipelines` name each flow's query.",
+    ),
+    _sink_refused(
+        "asyncProgressTrackingEnabled", "the offsets of a micro-batch may then change when it is repeated; leave it out"
+    ),
+    _sink_refused("asyncProgressTrackingCheckpointIntervalMs", "progress is not tracked asynchronously; leave it out"),
+    _sink_refused("includeHeaders", "it is the source's; the sink writes the column `headers` where there is one"),
+    _sink_refused("path", "topics have no path; set option topic"),
+    _sink_refused("kafka.key.serializer", BYTES_AS_THEY_ARE),
+    _sink_refused("kafka.value.serializer", BYTES_AS_THEY_ARE),
+    _sink_refused("kafka.interceptor.classes", "records are written as whole batches; nothing can be put in between"),
+    _sink_refused("kafka.partitioner.class", OWN_PLACEMENT),
+    _sink_refused("kafka.partitioner.ignore.keys", OWN_PLACEMENT),
+    _sink_refused("kafka.transaction.two.phase.commit.enable", "the transaction ends when all rows are acknowledged"),
+    _sink_inert("kafka.buffer.memory", "what waits to be sent is bounded at 32 MB"),
+    _sink_inert("kafka.compression.gzip.level", "each codec has its default level"),
+    _sink_inert("kafka.compression.lz4.level", "each codec has its default level"),
+    _sink_inert("kafka.compression.zstd.level", "each codec has its default level"),
+    _sink_inert("kafka.linger.ms", AT_HAND),
+    _sink_inert("kafka.max.in.flight.requests.per.connection", "five, as many as keep the order"),
+    _sink_inert("kafka.metadata.max.age.ms", "partitions and leaders are asked for in every micro-batch"),
+    _sink_inert("kafka.metadata.max.idle.ms", "partitions and leaders are asked for in every micro-batch"),
+    _sink_inert("kafka.partitioner.adaptive.partitioning.enable", OWN_PLACEMENT),
+    _sink_inert("kafka.partitioner.availability.timeout.ms", OWN_PLACEMENT),
+    _sink_inert("kafka.retries", "a batch is sent again until kafka.delivery.timeout.ms is over"),
+    _sink_inert("kafka.socket.connection.setup.timeout.ms", "a connection may take 10 s to be made"),
+    _sink_inert("spark.kafka.producer.cache.timeout", "there is no pool of producers"),
+    _sink_inert("spark.kafka.producer.cache.evictorThreadRunInterval", "there is no pool of producers"),
 )

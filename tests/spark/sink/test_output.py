@@ -9,7 +9,7 @@ import pytest
 from harness.names import unique
 from harness.rewriting_proxy import RewritingProxy
 from oncelog.client import Client, NewTopic, TopicPartition
-from oncelog.spark.sink.output_topics import TopicLimits, output_topics
+from oncelog.spark.sink.output import TopicLimits, output_topics
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.testing.proxy import ApiKey
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.spark.sink.tally import Count, difference, summed, tally
+from oncelog.spark.sink.delivery import Count, difference, summed, tally
 
 
 def test_equal_counts_have_no_difference():

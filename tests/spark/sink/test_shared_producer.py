@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions
 
-from oncelog.spark.sink.exchange import exchanged, partition_keys, spark_hash
+from oncelog.spark.sink.shared_producer import exchanged, partition_keys, spark_hash
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 64])
