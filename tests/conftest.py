@@ -49,7 +49,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 HERE = Path(__file__).parent
 SUMMARY = "summary"
 ON_A_CLUSTER_SHARE = 4
-"""Of what runs on one broker of ours and of Apache's already, a whole run takes one in so many on three brokers."""
+"""A whole run takes one in so many of the tests that have run on one broker on three brokers, too."""
+ON_APACHE_SHARE = 3
+"""A whole run takes one in so many of the tests that run on our broker on Apache's, too: that one does not change."""
 A_WHOLE_RUN = 1000
 """With fewer tests than this somebody has chosen them, and all of them run."""
 QUICK_GROUPS = {
@@ -203,8 +205,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
 
-    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in four there, drawn by ONCELOG_SEED or else
-    by the commit, where more than a few of them are collected.
+    Where more than a few are collected, ONCELOG_SEED or else the commit draws some of them: of those marked `drawn(N)` one in N,
+    with `together=True` the whole file or nothing of it; of what uses `log` one in three on Apache Kafka; of what is
+    `on_a_cluster` one in four there.
     """
     items[:] = [item for item in items if not _needs_one_broker(item)]
     left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
@@ -237,14 +240,27 @@ def _drawn_by() -> str:
 
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
     seed = _drawn_by()
-    return [item for item in items if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % _share(item)]
+    return [item for item in items if zlib.crc32(f"{seed} {_drawn_as(item)}".encode()) % _share(item)]
+
+
+def _drawn_as(item: pytest.Item) -> str:
+    """Tests with one name are drawn together: those of a file whose fixture costs more than they do."""
+    marker = item.get_closest_marker("drawn")
+    is_together = marker is not None and marker.kwargs.get("together", False)
+    return item.path.name if is_together else f"{item.name} {item.path.name}"
 
 
 def _share(item: pytest.Item) -> int:
     """One in how many such tests a whole run takes."""
     marker = item.get_closest_marker("drawn")
-    own = 1 if marker is None else marker.args[0]
-    return own * ON_A_CLUSTER_SHARE if _params(item).get("log") == "cluster" else own
+    own: int = 1 if marker is None else marker.args[0]
+    match _params(item).get("log"):
+        case "cluster":
+            return own * ON_A_CLUSTER_SHARE
+        case "kafka":
+            return max(own, ON_APACHE_SHARE)
+        case _:
+            return own
 
 
 def _params(item: pytest.Item) -> dict[str, Any]:
