@@ -4,10 +4,11 @@ kafka            an Apache Kafka 4.3.1 node, one for the whole run
 oncelog_broker   our broker in its own process, one for the whole run
 secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
 tokens           where the clients of that one get their tokens
-oncelog_cluster  three of our brokers over a ZooKeeper, once for the whole run
+oncelog_cluster  three of our brokers over that ZooKeeper, once for the whole run
 log              a node of each, one after the other: the test runs twice, and marked `on_a_cluster` three times
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
+new_chroot       a maker of such chroots, for clusters that do not stop their ZooKeeper
 new_zookeeper    a maker of ensembles of ZooKeeper that a test may kill and start again
 new_kafka_cluster   a maker of clusters of Apache Kafka 3.9.1 with ZooKeeper
 new_cluster      a maker of clusters of brokers of both kinds: new_cluster("oncelog", "kafka", "oncelog")
@@ -116,8 +117,10 @@ def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelog
 
 
 @pytest.fixture(scope="session")
-def oncelog_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogCluster]:
-    cluster = OncelogCluster(tmp_path_factory.mktemp("oncelog-cluster"), **KEEP_RECORDS)
+def oncelog_cluster(
+    tmp_path_factory: pytest.TempPathFactory, new_chroot: Callable[[], str]
+) -> Iterator[OncelogCluster]:
+    cluster = OncelogCluster(tmp_path_factory.mktemp("oncelog-cluster"), zookeeper_connect=new_chroot(), **KEEP_RECORDS)
     cluster.start()
     yield cluster
     cluster.kill()
@@ -149,10 +152,16 @@ def zookeeper_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Z
     ensemble.stop()
 
 
+@pytest.fixture(scope="session")
+def new_chroot(zookeeper_of_the_run: ZooKeeperEnsemble) -> Callable[[], str]:
+    """Make places in that ZooKeeper, HOST:PORT/CHROOT: clusters that leave it running need none of their own."""
+    return lambda: zookeeper_of_the_run.make_chroot(unique("test"))
+
+
 @pytest.fixture
-def zookeeper(zookeeper_of_the_run: ZooKeeperEnsemble) -> str:
+def zookeeper(new_chroot: Callable[[], str]) -> str:
     """HOST:PORT/CHROOT, where this test has ZooKeeper to itself."""
-    return zookeeper_of_the_run.make_chroot(unique("test"))
+    return new_chroot()
 
 
 @pytest.fixture
@@ -170,11 +179,14 @@ def new_kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., ZooKeeperKafkaCl
 
 
 @pytest.fixture
-def new_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Start a cluster for this test alone, of the kinds of brokers that it names, and their ZooKeeper."""
+def new_cluster(tmp_path: Path, new_chroot: Callable[[], str]) -> Iterator[Callable[..., Cluster]]:
+    """Start a cluster for this test alone, of the kinds of brokers that it names, over the ZooKeeper of the run."""
     yield from _maker(
         lambda number, *kinds, **settings: Cluster(
-            tmp_path / f"cluster-{number}", [BROKERS[kind] for kind in kinds], **settings
+            tmp_path / f"cluster-{number}",
+            [BROKERS[kind] for kind in kinds],
+            zookeeper_connect=new_chroot(),
+            **settings,
         )
     )
 

@@ -22,8 +22,8 @@ QUIET = {"auto.leader.rebalance.enable": "false"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = OncelogCluster(tmp_path_factory.mktemp("cluster"), **QUIET)
+def cluster(tmp_path_factory, new_chroot):
+    cluster = OncelogCluster(tmp_path_factory.mktemp("cluster"), zookeeper_connect=new_chroot(), **QUIET)
     cluster.start()
     yield cluster
     cluster.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -32,10 +32,18 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, directories: dict[int, list[str]]) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, directories: dict[int, list[str]], new_chroot: Callable[[], str]
+) -> Iterator[Cluster]:
     own = {number: {"log.dirs": ",".join(paths)} for number, paths in directories.items()}
     kinds = (OncelogMember, ZooKeeperKafkaBroker, OncelogMember)
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), kinds, own=own, log_segment_bytes="1048576")
+    cluster = Cluster(
+        tmp_path_factory.mktemp("cluster"),
+        kinds,
+        own=own,
+        zookeeper_connect=new_chroot(),
+        log_segment_bytes="1048576",
+    )
     cluster.start()
     yield cluster
     cluster.kill()
