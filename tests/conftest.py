@@ -36,6 +36,7 @@ from harness.oncelog_cluster import OncelogCluster, OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
+from harness.scheduling import OneSparkSession, uses_session
 from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, SecuredKafka
 from harness.token_endpoint import TokenEndpoint, token_endpoint
 from harness.zookeeper import ZooKeeperEnsemble
@@ -215,7 +216,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
+    """Those of the Spark session first, then the slow ones: where tests run side by side, nobody waits at the end for one that
+    began late.
 
     Where more than a few are collected, ONCELOG_SEED or else the commit draws some of them: of those marked `drawn(N)` one in N,
     with `together=True` the whole file or nothing of it; of what uses `log` one in three on Apache Kafka; of what is
@@ -227,7 +229,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     chosen = {id(item) for item in left_out}
     items[:] = [item for item in items if id(item) not in chosen]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (not _uses_session(item), item.get_closest_marker("slow") is None))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkSession | None:
+    return OneSparkSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _uses_session(item: pytest.Item) -> bool:
+    if "spark" not in getattr(item, "fixturenames", ()):
+        return False
+    assert uses_session(item.nodeid), f"{item.path}: the fixture `spark` is in no function that starts there"
+    return True
 
 
 def _needs_one_broker(item: pytest.Item) -> bool:
