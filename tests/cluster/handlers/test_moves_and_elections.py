@@ -17,7 +17,7 @@ from harness.oncelog_cluster import OncelogCluster
 from harness.waiting import until
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 QUIET = {"auto.leader.rebalance.enable": "false"}
 
 

@@ -19,7 +19,7 @@ from harness.oncelog_cluster import OncelogMember
 from harness.waiting import until
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 OURS, KAFKAS, OURS_TOO = range(3)
 ALL = (OURS, KAFKAS, OURS_TOO)
 RECORDS = 3_000
