@@ -26,8 +26,8 @@ PURE = (
     "checking",
 )
 TRANSPORTS = SOURCE / "client" / "transports"
-DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire", "client")
-"""Flows that wait are the broker's; what it asks answers at once."""
+DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire")
+"""Flows that wait are the broker's, the cluster's and the client's; what they ask of these answers at once."""
 WAITING = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
 
 
