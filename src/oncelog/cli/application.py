@@ -22,7 +22,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 TRACEBACK_VARIABLE = "ONCELOG_TRACEBACK"
 
 EPILOGUE = (
-    "Exit status: 0 fine; 1 the answer is no (verify, log verify, check, simulate, demo); 2 wrong usage; "
+    "Exit status: 0 success; 1 the answer is no (verify, log verify, check, simulate, demo); 2 wrong usage; "
     "3 no broker answered; "
     "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 70 a bug stopped the "
     "broker; 130 interrupted."
@@ -31,7 +31,7 @@ EPILOGUE = (
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command: where it is, and what the overview says of it. A group has commands of its own."""
+    """The module of a command, and its line in the overview. A group has commands of its own."""
 
     module: str
     summary: str
@@ -82,7 +82,7 @@ class ReaderLeftError(Exception):
 
 
 class Commands(TyperGroup):
-    """Typer's group, but for a pipe that breaks, which it would end with the status that means no."""
+    """Typer's group, without its own exit status for a broken pipe, which is the one for "no"."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -98,7 +98,7 @@ def run_application(arguments: list[str]) -> int:
     except SystemExit as ending:
         return _status(ending)
     except ReaderLeftError:
-        # What is still buffered has no reader.
+        # The rest of the buffer has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.OK
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
@@ -169,7 +169,7 @@ def _as_command_error(error: Exception) -> CommandError:
 
         return client_failure(error)
     if isinstance(error, UnicodeEncodeError):
-        # Python keeps bytes of an argument that are not UTF-8 as what cannot be encoded.
+        # Python keeps bytes of an argument that are not UTF-8 as surrogates, which cannot be encoded.
         return CommandError(f"{error.object!r} is not UTF-8: a broker knows no such name", ExitStatus.USAGE)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return CommandError(f"{what} (set {TRACEBACK_VARIABLE}=1 to see where)", ExitStatus.FAILED)

@@ -1,4 +1,4 @@
-"""`oncelog log dump`: what is in a file, or in every file of a directory, in rows."""
+"""`oncelog log dump`: the content of a file, or of every file of a directory, in rows."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def dump(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object for each row.")] = False,
 ) -> None:
-    """Show what is in the files of a log: batches, indexes, producers, epochs, checkpoints, the journal.
+    """Show the content of the files of a log: batches, indexes, producers, epochs, checkpoints, the journal.
 
-    The records of __transaction_state and __consumer_offsets are shown as what they say. Nothing is locked and nothing is
-    changed: while a broker runs, the end of a file may be cut short in what is shown.
+    The records of __transaction_state and __consumer_offsets are decoded. Nothing is locked and nothing is changed: while a
+    broker runs, the last batch of a file may be incomplete.
     """
     with disk_to_read() as disk:
         for path in paths:
@@ -98,7 +98,7 @@ def dump(
 
 
 def rows_of(path: str, *, with_records: bool) -> Rows | None:
-    """What reads the file of this name; None for a file that is not the log's."""
+    """The reader for a file of this name; None for a file that is not the log's."""
     directory, _, name = path.rpartition("/")
     if name in BY_NAME:
         return BY_NAME[name]

@@ -42,7 +42,7 @@ UNIT_MS = {
 
 
 class OutputMode(StrEnum):
-    """Which rows of a result that changes are written, as Spark names it."""
+    """Spark's output modes."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -83,16 +83,18 @@ def command(
             "--transactional-id",
             parser=filled,
             metavar="ID",
-            help="Who writes: one per pipeline, always the same. The output topic's name, where there is one --to.",
+            help="The producer of this pipeline: its own id, always the same. With one --to its name is the default.",
         ),
     ] = None,
     trigger: Annotated[
         str | None,
         typer.Option(
-            "--trigger", metavar="TIME", help='Least time between micro-batches: "10 seconds". As soon as can be.'
+            "--trigger",
+            metavar="TIME",
+            help='The shortest time between micro-batches, such as "10 seconds"; none if not given.',
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Do what is there now, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the records that are there now, then end.")] = False,
     output_mode: Annotated[
         OutputMode, typer.Option("--output-mode", help="For stateful functions, with --checkpoint.")
     ] = OutputMode.APPEND,
@@ -105,14 +107,14 @@ def command(
         typer.Option(
             "--option",
             metavar="NAME=VALUE",
-            help="An option of the source, such as failOnDataLoss=false; may be repeated. docs/spark-options.md has them all.",
+            help="An option of the source, such as failOnDataLoss=false; may be repeated. docs/spark-options.md lists them.",
         ),
     ] = None,
     write_to_input: Annotated[
         bool,
         typer.Option(
             "--write-to-input",
-            help="Let a topic be read and written, which is refused otherwise: FUNCTION reads what it writes, without end.",
+            help="Allow a topic in both --from and --to. FUNCTION then reads its own output, without end.",
         ),
     ] = False,
     master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",

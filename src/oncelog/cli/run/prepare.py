@@ -11,9 +11,9 @@ from oncelog.cli.needs import check_spark
 
 
 def command() -> None:
-    """Get this machine ready for Spark sessions: compile what is compiled once, and archive Java's classes.
+    """Prepare this machine for Spark sessions: compile the code that is compiled once, and archive Java's classes.
 
-    Runs two small pipelines on a log of its own. Worth another run after an update of PySpark, of Java or of oncelog.
+    Runs two small pipelines on a log of its own. Run it again after an update of PySpark, Java or oncelog.
     """
     check_spark("prepare")
     from oncelog.cli.needs import announce_java

@@ -1,4 +1,4 @@
-"""Two small pipelines on a log of its own: what a Spark session loads and compiles, it has loaded and compiled after them."""
+"""Two small pipelines on a log of their own, which load and compile all that a Spark session needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON_RECORD = b'{"kind": "a", "amount": 1}'
 
 
 def rehearse(java: Java, directory: Path) -> None:
-    """One pipeline that remembers nothing and one that does, each over a few records. Leaves the session behind."""
+    """Run a stateless and a stateful pipeline over a few records. The session stays open."""
     spark = build_session(app_name="oncelog prepare", master="local[2]", java=java)
     spark.sparkContext.setLogLevel("OFF")
     with broker() as log:
