@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from oncelog.checking.comparison import Comparison, Sighting, compare
+from oncelog.checking import Comparison, Sighting, compare
 from oncelog.cli.brokers import Reach, connect, existing_topics, offsets_at, partitions_of, polls, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, filled

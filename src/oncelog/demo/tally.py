@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from oncelog.checking.comparison import Sighting, compare
+from oncelog.checking import Sighting, compare
 from oncelog.demo.flights import AirlineTotals, Flight, departure
 from oncelog.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
 
