@@ -51,7 +51,7 @@ COMMANDS = {
     ),
     "cluster": CommandEntry(
         "oncelog.cli.cluster.command",
-        "Start or show a cluster, or make one of a broker that was alone.",
+        "Start, show and change a cluster.",
         is_group=True,
     ),
     "broker-api-versions": CommandEntry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
@@ -60,7 +60,7 @@ COMMANDS = {
     "groups": CommandEntry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
     "transactions": CommandEntry(
         "oncelog.cli.transactions",
-        "Show which transactions are open and what they hold back, and end them.",
+        "Show open transactions and the records that they hold back, and abort them.",
         is_group=True,
     ),
     "log": CommandEntry(
@@ -69,9 +69,9 @@ COMMANDS = {
     "run": CommandEntry("oncelog.cli.run.command", "Run a function as an exactly-once pipeline from topic to topic."),
     "prepare": CommandEntry("oncelog.cli.run.prepare", "Let Spark sessions on this machine start sooner."),
     "verify": CommandEntry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
-    "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of what clients did with a log."),
+    "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of the operations of clients."),
     "simulate": CommandEntry(
-        "oncelog.cli.simulate", "Run broker and client through faults that a seed decides, and check the outcome."
+        "oncelog.cli.simulate", "Run broker and client through faults that a seed chooses, and check the outcome."
     ),
     "demo": CommandEntry("oncelog.cli.demo", "Kill a pipeline again and again, and count what comes out."),
 }
@@ -123,7 +123,7 @@ def application(chosen: str) -> typer.Typer:
         elif entry.is_group:
             app.add_typer(import_module(entry.module).app, name=name, help=entry.summary, no_args_is_help=True)
         else:
-            app.command(name, help=entry.summary, epilog=EPILOGUE)(_command(entry))
+            app.command(name, epilog=EPILOGUE)(_command(entry))
     return app
 
 

@@ -57,7 +57,7 @@ def command(
         typer.Option("-o", "--offset", metavar="beginning|end|N|-N", help="Where to start; -N is N before the end."),
     ] = "beginning",
     exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at the current end.")] = False,
-    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after so many records.")] = None,
+    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after this many records.")] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="Only this partition; may be given again."),

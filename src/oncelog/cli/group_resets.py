@@ -143,7 +143,7 @@ def command(
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="OFFSET", help="Go to this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Go on by so many offsets; back if N is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move forward by N offsets, or back if N is negative.")
     ] = None,
     to_datetime: Annotated[
         str | None,
@@ -161,7 +161,7 @@ def command(
             "--from-file",
             parser=filled_path,
             metavar="FILE",
-            help="Go where the lines topic,partition,offset of a file say.",
+            help="Go to the offsets in the lines topic,partition,offset of a file.",
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Write the offsets instead of only showing them.")] = False,

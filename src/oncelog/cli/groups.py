@@ -77,7 +77,7 @@ def list_groups(
 @app.command()
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="GROUP…", help="The groups.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group that is there.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
     members: Annotated[
         bool, typer.Option("--members", help="Show the members, and how many partitions each reads.")
     ] = False,

@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
 def command(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="The topic; made if the broker makes topics by itself.")
+        str, typer.Argument(metavar="TOPIC", help="The topic; created if the broker creates topics automatically.")
     ],
     files: Annotated[
         list[Path] | None,

@@ -24,7 +24,10 @@ def move(
     to: Annotated[
         str,
         typer.Option(
-            "--to", parser=filled, metavar="DIRECTORY", help="The log directory; a relative path starts here."
+            "--to",
+            parser=filled,
+            metavar="DIRECTORY",
+            help="The log directory; its path may be relative to the current directory.",
         ),
     ],
     partition: Annotated[

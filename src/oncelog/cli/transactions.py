@@ -96,11 +96,12 @@ def abort(
         str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Without an id: where a transaction hangs, as find-hanging shows it.")
+        str | None,
+        typer.Option("--topic", help="Without an id: the topic of a hanging transaction, from find-hanging."),
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="The partition of --topic.")] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, help="The offset at which it begins there.")
+        int | None, typer.Option("--start-offset", min=0, help="Its first offset in that partition.")
     ] = None,
     yes: Yes = False,
     bootstrap_server: BootstrapServer = None,

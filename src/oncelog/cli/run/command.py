@@ -54,7 +54,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE.py:FUNCTION",
-            help="It gets a DataFrame for each --from, in order; if it needs only one parameter, one DataFrame of them all.",
+            help="It gets a DataFrame for each --from, in order. With one required parameter it gets one DataFrame of all of them.",
         ),
     ],
     sources: Annotated[list[str], typer.Option("--from", metavar="TOPIC", help="A topic to read; may be repeated.")],
@@ -63,9 +63,9 @@ def command(
         typer.Option(
             "--to",
             metavar="TOPIC",
-            help="A topic to write, made if it is not there. Repeated, FUNCTION returns a tuple of DataFrames in this order, "
-            "a dictionary of them by topic, or one with a column topic. Left out, such a dictionary or column, of topics "
-            "that are there.",
+            help="A topic to write, created if it is not there. With several, FUNCTION returns a tuple of DataFrames in this "
+            "order, a dictionary of DataFrames by topic, or one DataFrame with a column topic. Without --to it returns such a "
+            "dictionary or column, for topics that exist.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -123,7 +123,7 @@ def command(
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT,…",
-            help=f"Where the cluster is found. Without it and --config a log is started on {EMBEDDED_ADDRESS} for this run.",
+            help=f"The address of one or more brokers. Without it and --config a log runs on {EMBEDDED_ADDRESS} meanwhile.",
         ),
     ] = None,
     data_dir: Annotated[
