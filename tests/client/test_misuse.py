@@ -364,5 +364,5 @@ def test_record_sent_while_its_transaction_is_being_ended_is_an_error(node):
         producer.flush()
         producer.send("t", b"value")
         with pytest.raises(IllegalState, match="while its transaction was being ended"):
-            producer._calls.run(producer._core.commit())
+            producer._transport.run(producer._core.commit())
         producer.abort_transaction()

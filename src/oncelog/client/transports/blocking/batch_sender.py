@@ -10,7 +10,7 @@ from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.lanes import Written
 from oncelog.client.producer.producing import ProduceFlow
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.transports.blocking.transport import monotonic_ms
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.security.values import PLAINTEXT, Security

@@ -9,7 +9,7 @@ from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.net.flows import ConnectionUse
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
 

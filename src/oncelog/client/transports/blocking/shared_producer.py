@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.producer.transaction import TransactionSession
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.security.values import PLAINTEXT, Security
 
