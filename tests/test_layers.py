@@ -27,8 +27,8 @@ PURE = (
 )
 MESSAGE_VERSIONS = SOURCE / "wire" / "zookeeper_mode"
 TRANSPORTS = SOURCE / "client" / "transports"
-DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire", "client")
-"""Flows that wait are the broker's; what it asks answers at once."""
+DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire")
+"""Flows that wait are those of the broker and of the client; the parts that the broker asks answer at once."""
 WAITING = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 

@@ -25,7 +25,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionVersion,
 )
-from oncelog.client.producer.open_batch import OpenBatch
+from oncelog.client.producer.accumulator import ProducerBatch
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces
@@ -121,7 +121,7 @@ def test_producer_that_has_failed_says_so_at_every_call_and_commits_nothing(node
     written = producer.send(topic, b"debit")
     producer.flush()
     with monkeypatch.context() as patched:
-        patched.setattr(OpenBatch, "encode", lambda *_: 1 / 0)
+        patched.setattr(ProducerBatch, "encode", lambda *_: 1 / 0)
         lost = producer.send(topic, b"credit")
         with pytest.raises(IllegalState, match="ZeroDivisionError"):
             producer.flush()

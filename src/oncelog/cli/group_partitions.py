@@ -10,7 +10,7 @@ import typer
 from oncelog.cli.brokers import existing_topics, partitions_of
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.client import Client, GroupDescription, TopicPartition
-from oncelog.client.groups.values import DEAD
+from oncelog.client.descriptions import DEAD
 
 TopicOption = Annotated[
     list[str],

@@ -20,7 +20,7 @@ from oncelog.cli.reach import reach
 from oncelog.cli.reset_targets import Offsets, Target
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, OffsetAndMetadata, TopicPartition
-from oncelog.client.groups.values import DEAD, EMPTY
+from oncelog.client.descriptions import DEAD, EMPTY
 
 COLUMNS = ("group", "topic", "partition", "current_offset", "new_offset")
 

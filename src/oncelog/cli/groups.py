@@ -15,7 +15,7 @@ from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach
 from oncelog.cli.tables import print_json, print_table
 from oncelog.client import Client, GroupDescription, GroupMember, OffsetSpec
-from oncelog.client.groups.values import DEAD
+from oncelog.client.descriptions import DEAD
 
 app = typer.Typer()
 app.command("reset-offsets")(group_resets.command)

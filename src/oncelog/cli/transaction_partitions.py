@@ -15,7 +15,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionDescription,
 )
-from oncelog.client.transaction_values import DECIDED_STATES
+from oncelog.client.descriptions import DECIDED_STATES
 
 LEADER, MARKER = "leader", "marker"
 """What a partition waits for."""

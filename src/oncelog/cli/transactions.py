@@ -16,7 +16,7 @@ from oncelog.cli.transaction_hanging import abort_in_partition, ask, find_hangin
 from oncelog.cli.transaction_partitions import COLUMNS as PARTITION_COLUMNS
 from oncelog.cli.transaction_partitions import LEADER, partition_rows
 from oncelog.client import Client, TopicPartition, TransactionDescription, TransactionEnd, TransactionStateName
-from oncelog.client.transaction_values import OPEN_STATES
+from oncelog.client.descriptions import OPEN_STATES
 
 app = typer.Typer()
 app.command()(find_hanging)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncelog.client import Client, TopicPartition
-from oncelog.client.topic_values import TopicDescription
+from oncelog.client.descriptions import TopicDescription
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport

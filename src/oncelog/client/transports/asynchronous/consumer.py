@@ -34,7 +34,7 @@ class AsyncConsumer(ConsumerCalls, AsyncBase):
         """
         try:
             records = await self._run(self._core.poll(timeout_ms, records_max))
-            self._core.settle()
+            self._core.mark_received()
         except (ClientError, asyncio.CancelledError):
             raise
         except BaseException:
@@ -66,7 +66,9 @@ class AsyncConsumer(ConsumerCalls, AsyncBase):
 
     def _start(self, member: Membership) -> None:
         if self._membership is None:
-            self._membership = asyncio.create_task(self._group_transport.run(member.pump()))
+            flow = member.run()
+            self._membership = asyncio.create_task(self._group_transport.run(flow))
+            self._membership.add_done_callback(lambda _: flow.close())  # a task that is cancelled may never have begun
 
 
 async def _end_of(task: asyncio.Task[None]) -> None:

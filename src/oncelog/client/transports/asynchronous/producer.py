@@ -9,25 +9,23 @@ from typing import Any, TypeVar
 
 from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
 from oncelog.client.net.flows import Flow
+from oncelog.client.producer.accumulator import Headers, OnDelivery, ProducerBatch, RecordMetadata, given_record
 from oncelog.client.producer.core import log_left_open
-from oncelog.client.producer.given_record import Headers, given_record
-from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.transports.asynchronous.client import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
-from oncelog.client.transports.calls.producer import ProducerCalls
-from oncelog.client.transports.left_open import say_lost
+from oncelog.client.transports.calls.producer import ProducerCalls, say_lost
 
 T = TypeVar("T")
 CANCELLED = "the task in which this producer sends was cancelled, and what it had not written is lost"
 
 
 class AsyncDelivery:
-    """One record on its way."""
+    """One record that was sent, and its result."""
 
     __slots__ = ("_batch", "_place", "_wait")
 
     def __init__(
-        self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], Awaitable[None]]
+        self, batch: ProducerBatch, place: int, wait: Callable[[Callable[[], bool], float | None], Awaitable[None]]
     ) -> None:
         self._batch = batch
         self._place = place
@@ -78,7 +76,7 @@ class AsyncProducer(ProducerCalls, AsyncBase):
             await self._transport.run(self._core.learn_topic(topic, partition))
         await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
         batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
-        if self._core.is_news(batch):
+        if self._core.must_wake_sender(batch):
             self._wake()
         return AsyncDelivery(batch, place, self._wait)
 
@@ -89,7 +87,7 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         self._wake()
         await self._wait(lambda: self._core.is_flushed, timeout_ms)
         failure = self._core.failure
-        self._core.settle_failure(failure)
+        self._core.mark_reported(failure)
         if failure is not None:
             raise failure
 
@@ -122,31 +120,31 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         Raises, when everything is closed, what kept a record from being written that neither `flush` nor the record's delivery
         or callback has told; in the place of another exception that ends a `with` block, it is a note of that one.
         """
-        if self._pump is not None and not self._pump.done():
+        if self._sender is not None and not self._sender.done():
             self._transport.require_loop()
         await self._abort_open_transaction()
-        if self._pump is not None and not self._pump.done():
+        if self._sender is not None and not self._sender.done():
             self._core.stop()
             self._wake()
-            await asyncio.wait((self._pump,))  # who is cancelled here has closed nothing, and lost nothing
+            await asyncio.wait((self._sender,))  # who is cancelled here has closed nothing, and lost nothing
         self._core.stop()
         await super().close()
         self._core.raise_if_ended()
         if not self._core.is_flushed:
             raise IllegalState(CANCELLED)
-        unheard = self._core.take_unheard()
-        if unheard is not None:
-            raise unheard
+        unreported = self._core.take_unreported_error()
+        if unreported is not None:
+            raise unreported
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             await self.close()
-        except Exception as unheard:
+        except Exception as unreported:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {unheard}")
+            error.add_note(f"closing the producer: {unreported}")
 
     async def _abort_open_transaction(self) -> None:
         """A call of another task that is about the transaction is ended by the close, and not waited for."""
@@ -173,18 +171,20 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         """The sending task starts with the first call: there may be no event loop yet."""
         self._one_call_at_a_time = asyncio.Lock()
         self._waiters: list[asyncio.Future[None]] = []
-        self._pump: asyncio.Task[None] | None = None
+        self._sender: asyncio.Task[None] | None = None
 
     def _wake(self) -> None:
         """Have the sending task look again."""
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._transport.run(self._core.pump()))
-            self._pump.add_done_callback(self._pump_ended)
+        if self._sender is None:
+            flow = self._core.run_sender()
+            self._sender = asyncio.create_task(self._transport.run(flow))
+            self._sender.add_done_callback(self._sender_ended)
+            self._sender.add_done_callback(lambda _: flow.close())  # a task that is cancelled may never have begun
         self._transport.wake()
 
-    def _pump_ended(self, pump: asyncio.Task[None]) -> None:
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
         """An event loop that ends cancels its tasks, and nobody may be there who calls this producer once more."""
-        if pump.cancelled() and (count := self._core.unwritten):
+        if sender.cancelled() and (count := self._core.unwritten):
             say_lost(count, "the task in which an asyncio producer sends was cancelled before the producer was closed")
         self._changed()
 
@@ -192,10 +192,10 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while not is_so():
-                    if self._core.is_closed and (self._pump is None or self._pump.done()):
+                    if self._core.is_closed and (self._sender is None or self._sender.done()):
                         raise IllegalState("this producer was closed")
                     self._core.raise_if_ended()
-                    if self._pump is not None and self._pump.done():
+                    if self._sender is not None and self._sender.done():
                         raise IllegalState(CANCELLED)
                     changed = asyncio.get_running_loop().create_future()
                     self._waiters.append(changed)

@@ -7,8 +7,7 @@ from functools import cached_property
 from oncelog.client.consumer.core import ConsumedRecord
 from oncelog.client.errors import ClientError
 from oncelog.client.groups.membership import Membership
-from oncelog.client.transports.blocking.background_run import BackgroundRun
-from oncelog.client.transports.blocking.client import BlockingBase
+from oncelog.client.transports.blocking.client import BackgroundRun, BlockingBase
 from oncelog.client.transports.blocking.transport import BlockingTransport
 from oncelog.client.transports.calls.consumer import RECORDS_MAX, ConsumerCalls
 
@@ -35,7 +34,7 @@ class Consumer(ConsumerCalls, BlockingBase):
         """
         try:
             records = self._run(self._core.poll(timeout_ms, records_max))
-            self._core.settle()
+            self._core.mark_received()
         except ClientError:
             raise
         except BaseException:
@@ -76,6 +75,6 @@ class Consumer(ConsumerCalls, BlockingBase):
     def _start(self, member: Membership) -> None:
         if self._membership is None:
             self._membership = BackgroundRun(
-                self._group_transport, member.pump(), self._transport.wake, name="oncelog-member"
+                self._group_transport, member.run(), self._transport.wake, name="oncelog-member"
             )
         self._membership.start()

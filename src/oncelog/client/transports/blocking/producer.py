@@ -6,23 +6,22 @@ from collections.abc import Callable
 from types import TracebackType
 
 from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
+from oncelog.client.producer.accumulator import Headers, OnDelivery, ProducerBatch, RecordMetadata, given_record
 from oncelog.client.producer.core import log_left_open
-from oncelog.client.producer.given_record import Headers, given_record
-from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
 from oncelog.client.producer.state import ProducerPhase
-from oncelog.client.transports.blocking.background_run import BackgroundRun
-from oncelog.client.transports.blocking.client import BlockingBase
+from oncelog.client.transports.blocking.client import BackgroundRun, BlockingBase
 from oncelog.client.transports.blocking.transport import BlockingTransport, monotonic_ms, wall_clock_ms
-from oncelog.client.transports.calls.producer import ProducerCalls
-from oncelog.client.transports.left_open import watch
+from oncelog.client.transports.calls.producer import ProducerCalls, watch
 
 
 class Delivery:
-    """One record on its way."""
+    """One record that was sent, and its result."""
 
     __slots__ = ("_batch", "_place", "_wait")
 
-    def __init__(self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], None]) -> None:
+    def __init__(
+        self, batch: ProducerBatch, place: int, wait: Callable[[Callable[[], bool], float | None], None]
+    ) -> None:
         self._batch = batch
         self._place = place
         self._wait = wait
@@ -71,14 +70,14 @@ class Producer(ProducerCalls, BlockingBase):
         record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             self._learn(topic, partition)
-        appended: tuple[OpenBatch, int] | None = None
-        is_news = False
+        appended: tuple[ProducerBatch, int] | None = None
+        must_wake_sender = False
 
         def append() -> bool:
-            nonlocal appended, is_news
+            nonlocal appended, must_wake_sender
             if self._core.has_room:
                 appended = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
-                is_news = self._core.is_news(appended[0])
+                must_wake_sender = self._core.must_wake_sender(appended[0])
             return appended is not None
 
         try:
@@ -86,13 +85,13 @@ class Producer(ProducerCalls, BlockingBase):
                 append()
             if appended is None:
                 self._wait(append, self._settings.call_timeout_ms)
-            if is_news:
+            if must_wake_sender:
                 self._sending.wake()
-            assert appended is not None, "whoever has waited for it has it"
+            assert appended is not None, "the wait ends when it is appended"
             return Delivery(*appended, self._wait)
         except BaseException:
             with self._lock.ours():
-                self._core.doubt_record(record, is_appended=appended is not None)
+                self._core.abort_if_maybe_appended(record, is_appended=appended is not None)
             self._sending.wake()
             raise
 
@@ -105,7 +104,7 @@ class Producer(ProducerCalls, BlockingBase):
         with self._lock.ours():
             failure = self._core.failure
         # At last, and without a lock whose release a signal could follow: an interrupted flush leaves it to the next one.
-        self._core.settle_failure(failure)
+        self._core.mark_reported(failure)
         if failure is not None:
             raise failure
 
@@ -130,7 +129,7 @@ class Producer(ProducerCalls, BlockingBase):
         except BaseException:
             if is_open:
                 with self._lock.ours():
-                    self._core.doubt_commit()
+                    self._core.fail_if_maybe_committed()
             raise
 
     def abort_transaction(self) -> None:
@@ -159,26 +158,26 @@ class Producer(ProducerCalls, BlockingBase):
             with self._lock.ours():
                 self._core.stop()
             self._sending.wake()
-            self._pump.join()
+            self._sender.join()
         self._sending.close()
         super().close()
         for transport in self._lookups:
             transport.close()
         if self._ownership.is_ours:
             self._core.raise_if_ended()
-            unheard = self._core.take_unheard()
-            if unheard is not None:
-                raise unheard
+            unreported = self._core.take_unreported_error()
+            if unreported is not None:
+                raise unreported
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             self.close()
-        except Exception as unheard:
+        except Exception as unreported:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {unheard}")
+            error.add_note(f"closing the producer: {unreported}")
 
     def unwritten(self) -> int:
         """How many records would be lost if this process ended now."""
@@ -204,8 +203,8 @@ class Producer(ProducerCalls, BlockingBase):
     def _start(self) -> None:
         self._lookups: list[BlockingTransport] = []
         self._sending = BlockingTransport(self._settings, self._lock)
-        self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
-        self._pump.start()
+        self._sender = BackgroundRun(self._sending, self._core.run_sender(), self._notify, name="oncelog-producer")
+        self._sender.start()
         watch(self)
 
     def _learn(self, topic: str, partition: int | None) -> None:
@@ -223,7 +222,7 @@ class Producer(ProducerCalls, BlockingBase):
         def is_over() -> bool:
             nonlocal was_so
             was_so = is_so()
-            return was_so or self._pump.is_over
+            return was_so or self._sender.is_over
 
         if not self._lock.wait_for(is_over, timeout_s):
             raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")

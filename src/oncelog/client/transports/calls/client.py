@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from oncelog.client.admin import ending, hanging, log_directories, reassignments, topic_rights
 from oncelog.client.admin import groups as group_admin
+from oncelog.client.admin import hanging
 from oncelog.client.admin import operations as admin
+from oncelog.client.admin import replicas as replica_admin
 from oncelog.client.admin import transactions as transaction_admin
 from oncelog.client.consumer import offsets
-from oncelog.client.groups.values import GroupDescription, GroupListing
+from oncelog.client.descriptions import (
+    EndedTransaction,
+    GroupDescription,
+    GroupListing,
+    HangingProducer,
+    TopicDescription,
+)
 from oncelog.client.net import cluster, metadata
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.topic_values import TopicDescription
-from oncelog.client.transaction_values import EndedTransaction, HangingProducer
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
 from oncelog.client.transports.calls.call import Call, Calls
 from oncelog.client.values import (
     BrokerVersions,
@@ -83,13 +87,13 @@ class ClientCalls(Calls):
     async def topics_of_every_node(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
         """Describe some topics, or all that a node knows, with all partitions that one knows of each.
 
-        A node may not have heard of the newest yet.
+        A node may not know of the newest yet.
         """
         described = await metadata.topics_of_every_node(self._cluster, topics)
         return {topic.name: topic for topic in described}
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The newest leader epoch of a partition that this client has heard of; -1 where it has heard of none. Asks nobody."""
+        """The newest leader epoch of a partition that this client knows; -1 where it knows none. Sends no request."""
         return self._cluster.leader_epoch(partition)
 
     @Call
@@ -116,11 +120,11 @@ class ClientCalls(Calls):
         """Have these brokers keep these partitions, the first one lead. `partition_reassignments` says what is still under way;
         None ends that.
         """
-        await reassignments.reassign_partitions(self._cluster, replicas)
+        await replica_admin.reassign_partitions(self._cluster, replicas)
 
     @Call
     async def partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
-        return await reassignments.partition_reassignments(self._cluster)
+        return await replica_admin.partition_reassignments(self._cluster)
 
     @Call
     async def delete_topics(self, names: Sequence[str]) -> None:
@@ -167,8 +171,8 @@ class ClientCalls(Calls):
 
     @Call
     async def unwritable_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics that this user may see but not write. Raises UnsupportedVersion where brokers do not tell."""
-        return await topic_rights.unwritable_topics(self._cluster, topics)
+        """The topics that this user may see but not write. Raises UnsupportedVersion where brokers do not tell."""
+        return await admin.unwritable_topics(self._cluster, topics)
 
     @Call
     async def alter_configs(
@@ -216,7 +220,7 @@ class ClientCalls(Calls):
         *,
         require_stable: bool = True,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed. A partition without an offset is left out.
+        """The committed offsets of a group. A partition without one is left out.
 
         With `require_stable`, waits until no open transaction has an offset of the group pending.
         """
@@ -262,17 +266,17 @@ class ClientCalls(Calls):
     @Call
     async def log_directories(self) -> dict[int, tuple[str, ...]]:
         """The log directories of each broker, by its number."""
-        return await log_directories.log_directories(self._cluster)
+        return await replica_admin.log_directories(self._cluster)
 
     @Call
     async def describe_replica_logs(self, partitions: Iterable[TopicPartition]) -> tuple[ReplicaLog, ...]:
-        """Where the replicas of partitions are, how large they are, and which are on their way to another log directory."""
-        return await log_directories.describe_replica_logs(self._cluster, partitions)
+        """The log directory and size of each replica, and the moves to other log directories under way."""
+        return await replica_admin.describe_replica_logs(self._cluster, partitions)
 
     @Call
     async def move_replica_logs(self, broker: int, paths: Mapping[TopicPartition, str]) -> None:
         """Begin to move replicas of a broker to other log directories of it; `describe_replica_logs` says how far they are."""
-        await log_directories.move_replica_logs(self._cluster, broker, paths)
+        await replica_admin.move_replica_logs(self._cluster, broker, paths)
 
     @Call
     async def describe_transactions(
@@ -289,7 +293,7 @@ class ClientCalls(Calls):
 
         One that was decided already ends as it was decided. Raises OutcomeUnknown when nothing tells how it ended.
         """
-        return await ending.abort_transaction(self._cluster, transactional_id, start_ms)
+        return await transaction_admin.abort_transaction(self._cluster, transactional_id, start_ms)
 
     @Call
     async def list_transactions(
@@ -302,7 +306,7 @@ class ClientCalls(Calls):
 
     @Call
     async def find_hanging_transactions(self, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
-        """Those that are open in these partitions although their coordinators do not have them open there."""
+        """Transactions that are open in these partitions although their coordinators do not have them open there."""
         return await hanging.find_hanging(self._cluster, partitions)
 
     @Call

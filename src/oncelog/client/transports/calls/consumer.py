@@ -8,14 +8,13 @@ from datetime import timedelta
 
 from oncelog.client.consumer.core import ConsumerCore
 from oncelog.client.consumer.fetching import MIB, FetchSettings
-from oncelog.client.consumer.offset_reset import parse_reset
+from oncelog.client.consumer.offsets import parse_reset
 from oncelog.client.errors import IllegalState
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.membership import Membership
 from oncelog.client.groups.settings import Callbacks, OnPartitions, group_settings
 from oncelog.client.groups.wanted_topics import TopicPattern
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
 from oncelog.client.transports.calls.call import Call, Calls
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
@@ -111,7 +110,7 @@ class ConsumerCalls(Calls):
             include_control=include_control,
             auto_commit_interval_ms=auto_commit_interval_ms,
             wake_poll=self._wake_poll,
-            wake_pump=self._wake_member,
+            wake_member=self._wake_member,
             new_member_id=str(uuid.uuid4()),
         )
 
@@ -230,7 +229,7 @@ class ConsumerCalls(Calls):
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed in these partitions, or in those assigned; one without an offset is left out.
+        """The group's committed offsets of these partitions, or of those assigned; a partition without one is left out.
 
         With read_committed, waits until no open transaction has an offset of them pending. Raises BrokerRefused or
         RetriesExhausted.
@@ -238,9 +237,9 @@ class ConsumerCalls(Calls):
         return await self._member().committed(partitions)
 
     def group_metadata(self) -> GroupMetadata:
-        """Who commits, for a producer's `send_offsets_to_transaction` (KIP-447).
+        """The member's identity, for a producer's `send_offsets_to_transaction` (KIP-447).
 
-        Raises CommitFailed for a subscriber that is no member of the group, or was not told yet what it lost: its offsets
+        Raises CommitFailed for a subscriber that is no member of the group, or has a loss that `poll` has not reported: its offsets
         must not be committed.
         """
         with self._held():

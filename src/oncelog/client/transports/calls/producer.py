@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import logging
 from collections.abc import Mapping
+from typing import Protocol
+from weakref import WeakSet
 
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
 from oncelog.client.producer.core import ProducerCore
-from oncelog.client.producer.partitioners import Partitioner
+from oncelog.client.producer.partition_choice import Partitioner
 from oncelog.client.producer.settings import RETRIES_MAX, producer_settings
 from oncelog.client.transports.calls.call import Call, Calls
 from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -109,3 +112,36 @@ class ProducerCalls(Calls):
     def _changed(self) -> None:
         """Have those look again that wait for the core. Called while no flow runs elsewhere."""
         raise NotImplementedError
+
+
+logger = logging.getLogger("oncelog.client")
+
+
+class LeftOpen(Protocol):
+    def unwritten(self) -> int:
+        """How many records would be lost if this process ended now."""
+        ...
+
+
+_producers: WeakSet[LeftOpen] = WeakSet()
+
+
+def watch(producer: LeftOpen) -> None:
+    """Have the end of the process say what the producer had not written by then."""
+    if not _producers:
+        atexit.unregister(_say_what_is_lost)
+        atexit.register(_say_what_is_lost)
+    _producers.add(producer)
+
+
+def say_lost(count: int, why: str) -> None:
+    """On standard error, unless the program has set up logging otherwise."""
+    records = "1 record" if count == 1 else f"{count} records"
+    logger.error("%s, and %s that it had not written may be lost", why, records)
+
+
+def _say_what_is_lost() -> None:
+    for producer in list(_producers):
+        count = producer.unwritten()
+        if count:
+            say_lost(count, "the program has ended without closing a producer")
