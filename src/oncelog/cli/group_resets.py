@@ -18,7 +18,7 @@ from oncelog.cli.exits import CommandError, ExitStatus, read_text
 from oncelog.cli.options import BootstrapServer, Config, Json, filled_path
 from oncelog.cli.tables import note, print_json, print_table
 from oncelog.client import Client, OffsetAndMetadata, OffsetSpec, TopicPartition
-from oncelog.client.groups.values import DEAD, EMPTY
+from oncelog.client.descriptions import DEAD, EMPTY
 
 DURATION = re.compile(
     r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"

@@ -14,7 +14,7 @@ from oncelog.cli.group_resets import TopicOption, named_partitions
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.tables import print_rows
 from oncelog.client import Client, GroupDescription, GroupMember, OffsetSpec
-from oncelog.client.groups.values import DEAD
+from oncelog.client.descriptions import DEAD
 
 app = typer.Typer()
 app.command("reset-offsets")(group_resets.command)

@@ -24,7 +24,7 @@ from oncelog.client import (
     TransactionEnd,
     TransactionStateName,
 )
-from oncelog.client.transaction_values import DECIDED_STATES, OPEN_STATES
+from oncelog.client.descriptions import DECIDED_STATES, OPEN_STATES
 
 LEADER, MARKER = "leader", "marker"
 """The things that a partition can wait for."""

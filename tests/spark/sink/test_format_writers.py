@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from oncelog.client import TopicPartition
-from oncelog.client.topic_values import PartitionDescription, TopicDescription
+from oncelog.client.descriptions import PartitionDescription, TopicDescription
 from oncelog.spark.checkpoint import CheckpointError
 from oncelog.spark.offsets import to_json, to_tree
 from oncelog.spark.sink.format_writers import commit_micro_batch, own_sources, stream_settings

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.client import Client, ClientError, TopicPartition
-from oncelog.client.topic_values import TopicDescription
+from oncelog.client.descriptions import TopicDescription
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport

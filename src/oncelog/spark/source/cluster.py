@@ -9,9 +9,9 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.client import Client
+from oncelog.client.descriptions import TopicDescription
 from oncelog.client.errors import AuthenticationFailed, BrokerRefused, ClientError, RetriesExhausted
 from oncelog.client.net.rights import topic_error
-from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.spark.offsets import IdsByTopic, Offsets
 from oncelog.spark.options.boundaries import Boundary
