@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oncelog.broker.config.java_properties import parse_properties
+from oncelog.broker.config.properties import parse_properties
 from oncelog.broker.config.setting import SettingError
 from oncelog.cli.exits import CommandError, ExitStatus, read_text
 from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER
