@@ -27,7 +27,7 @@ COLLECTED_AFTER = 100_000
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """What a run makes it keeps until its end: to look for garbage all the time costs a tenth of it, and finds little."""
+    """Few garbage collections: the objects of a run live until its end, and collecting takes a tenth of its time."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED_AFTER, before[1], before[2])
     try:
@@ -37,7 +37,7 @@ def few_collections() -> Iterator[None]:
 
 
 def transaction_version(random: Random) -> int:
-    """Which generation of the transaction protocol clients speak: now and then the first."""
+    """The generation of the transaction protocol that clients speak: now and then the first."""
     return random.choice((1, 2, 2, 2))
 
 

@@ -1,4 +1,4 @@
-"""What the clients did and were told, and what must follow from it for what is in the log in the end."""
+"""The history of a run: the writes of the clients and their answers, and the checks of the final logs against them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COPIED = b" copied "
 
 
 class Outcome(Enum):
-    """What the one who wrote knows."""
+    """The outcome of a write, as its writer knows it."""
 
     OPEN = "open"
     ENDING = "its commit was asked for"
@@ -28,10 +28,10 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class WrittenTogether:
-    """What was written together: the records of a transaction, or one record outside of any.
+    """Values that were written together: the records of a transaction, or one record outside of any.
 
-    Where the values must be seen, they are seen once, in this order within a partition. `process` counts those that the
-    writer has had before.
+    If they must be visible, each is seen once, in this order within a partition. `process` counts the processes that
+    the writer had before.
     """
 
     writer: str
@@ -47,7 +47,7 @@ class WrittenTogether:
 
 @dataclass(slots=True)
 class ReaderSighting:
-    """What one reader saw of one partition without a break, and the offset up to which it has read."""
+    """The records that one reader saw of one partition without a break, and the offset up to which it has read."""
 
     reader: str
     is_committed_only: bool
@@ -153,7 +153,7 @@ class RunHistory:
                     last[one.writer, process, partition] = offset, value
 
     def _check_told(self, view: View) -> None:
-        """What is there is where its writer was told that it is."""
+        """Check that each record is at the offset that its writer was given."""
         places = {(p, value): offset for p, records in view.items() for offset, value in records}
         for one in self.written:
             for partition, value, sent in one.sent:
@@ -161,7 +161,9 @@ class RunHistory:
                 _must(None in (offset, told) or offset == told, f"{partition}: {value!r} is at {offset}, not at {told}")
 
     def _check_sighting(self, sighting: ReaderSighting, view: View) -> None:
-        """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""
+        """Check that transactional records which were seen are still there, at the same offsets, and that none between
+        was passed over.
+        """
         if not sighting.seen:
             return
         records = view[sighting.partition]
@@ -192,8 +194,9 @@ def _must(is_so: bool, otherwise: str) -> None:
 
 @dataclass(slots=True)
 class PlainCommits:
-    """What the one member of a group asked for and was told. A later life of it has another generation, which refuses what
-    is late of the earlier; within one life, a request that was sent twice may come again behind those that follow it.
+    """The commits of a group's only member, and their answers. A later life has another generation, which refuses late
+    requests of the one before; within one life, a request that was sent twice may arrive behind those that follow
+    it.
 
     A kill of the broker takes none of them, and a power cut any: `power_cuts` is how many there were.
     """
@@ -212,7 +215,7 @@ class PlainCommits:
                 seen.setdefault(partition, {-1}).add(offset)
 
     def answered(self, offsets: Mapping[TopicPartition, int], *, is_doubtful: bool) -> None:
-        """What was asked for last was carried out: for sure before any power cut since."""
+        """Take an answer: the last request was carried out, for sure before any power cut since."""
         if not is_doubtful and self.cuts == self.power_cuts():
             self.possible.update({partition: {offset} for partition, offset in offsets.items()})
 

@@ -81,7 +81,7 @@ class MemoryFile:
         self._node.write(size_bytes, None)
 
     def write_back(self, position: int, size_bytes: int) -> None:
-        """What a crash leaves of it is up to the seed, with this and without."""
+        """A hint without effect: the seed decides what a crash leaves of the bytes, with it and without."""
         self._disk.written_back.append((position, size_bytes))
 
     def sync(self) -> None:
@@ -138,7 +138,7 @@ class MemoryDisk:
         self.names = FileNames()
 
     def lose_by(self, random: Random) -> None:
-        """What a power cut takes is drawn from these numbers."""
+        """Draw from these numbers what a power cut takes."""
         self._random = random
 
     def crash(self) -> None:
@@ -166,7 +166,7 @@ class MemoryDisk:
         self._kept_below = tuple(f"{directory}/" for directory in directories)
 
     def take_room(self, path: str, size_bytes: int, share: Share) -> None:
-        """What is written takes as much."""
+        """Take the room that a write needs."""
         if share is Share.NONE and path.startswith(self._kept_below):
             raise DiskFullError(f"cannot write {size_bytes} bytes to {path}: no space left on device", path)
         while self.space_bytes is not None and self.space_bytes < size_bytes:

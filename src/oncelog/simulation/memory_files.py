@@ -94,7 +94,7 @@ class FileNames:
         self.files: dict[str, FileContent] = {}
         self.durable: dict[str, FileContent] = {}
         self._changes: dict[str, list[NameChange]] = {}
-        """Of each file system: those that are not durable yet."""
+        """The changes of each file system that are not durable yet."""
         self._kept: dict[str, int] = {}
         self._directories: set[str] = set()
         self._moved_directories: list[tuple[str, str]] = []
@@ -161,7 +161,7 @@ class FileNames:
         return any(name.startswith(directory + "/") for name in self.files)
 
     def inside(self, directory: str) -> list[str]:
-        """What a directory has directly in it."""
+        """The names directly inside a directory."""
         prefix = directory + "/"
         names = [name for name in (*self.files, *self._directories) if name.startswith(prefix)]
         return sorted({name[len(prefix) :].split("/")[0] for name in names})

@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The loop that lets simulated time pass, and the report of a run."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Driver:
 
 
 def described(error: BaseException) -> str:
-    """What a report says of the failure of a run."""
+    """The text of a report about the failure of a run."""
     if isinstance(error, SimulationFailure):
         return str(error)
     frame = error.__traceback__

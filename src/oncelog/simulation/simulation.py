@@ -56,7 +56,7 @@ class Simulation:
             self._topic_id,
         )
         self.view: View = {}
-        """What read_committed shows in the end."""
+        """The records that read_committed shows in the end."""
         self.driver = Driver(self.queue, self._happened, lambda _: self.injection.broker_ended_in_step())
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
@@ -162,7 +162,7 @@ class Simulation:
         return [TopicPartition(name, index) for name in there for index in range(counts[name])]
 
     def _starts(self) -> dict[TopicPartition, int]:
-        """Where the partitions begin whose records go."""
+        """The log start offsets of partitions whose records are deleted."""
         core = self.broker.core
         assert core is not None
         found = {one: core.topics.partition(*one) for one in self._partitions() if one.topic in SHORT_LIVED}

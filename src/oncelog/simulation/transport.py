@@ -44,7 +44,7 @@ class Until:
 
 
 Play: TypeAlias = Generator[Effect | Until, Any, Any]
-"""What a simulated client does: conversations, one after the other."""
+"""The script of a simulated client: conversations, one after the other."""
 
 
 class ClientLink:
@@ -114,7 +114,8 @@ class Strand:
     def poke(self) -> None:
         """Look again, soon.
 
-        To wait for no time takes time, too: whoever looks again and again at what is nearly due would stop the clock.
+        A wait of no time takes time, too: a client that looks again and again at something nearly due would stop the
+        clock.
         """
         if not self._is_poked and self._waits_for is not None:
             self._is_poked = True
