@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.wire import (
     ErrorCode,
     WireError,
@@ -17,7 +18,6 @@ from oncelog.wire import (
     message_class,
     read_answer_header,
 )
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 PROGRAM = """
 import sys

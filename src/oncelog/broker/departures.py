@@ -52,6 +52,9 @@ class Departures:
         self._broker.log_directories.forget((topic, index) for index in range(partition_count))
         return self._broker.checkpoints.write()
 
+    def forget_offsets(self, topic: Topic) -> None:
+        self._broker.offsets.forget_topic(topic)
+
     def before_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
         return start(self._end_moves_of(partitions))
 

@@ -13,7 +13,7 @@ logger = logging.getLogger("oncelog.broker")
 
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 GROUP_FEATURE, GROUP_VERSION = "group.version", 1
-ALONE = {TRANSACTION_FEATURE: TRANSACTION_VERSION, GROUP_FEATURE: GROUP_VERSION}
+SUPPORTED = {TRANSACTION_FEATURE: TRANSACTION_VERSION, GROUP_FEATURE: GROUP_VERSION}
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -34,11 +34,10 @@ class Needs(Protocol):
 class FinalizedFeatures:
     """The level of each feature, the highest that it can have, and an epoch that grows with each change."""
 
-    def __init__(self, broker: Needs, *, is_in_cluster: bool) -> None:
+    def __init__(self, broker: Needs, highest: Mapping[str, int]) -> None:
         self._broker = broker
-        # Kafka's clusters over ZooKeeper know of neither: transactions are those of KIP-98, groups have the classic protocol.
-        self.highest: Mapping[str, int] = {} if is_in_cluster else ALONE
-        self.levels = dict(self.highest)
+        self.highest = highest
+        self.levels = dict(highest)
         self.epoch = 0
 
     @property

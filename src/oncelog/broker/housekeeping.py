@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.coordinators.transactions import Transactions
+    from oncelog.broker.metadata import Metadata
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.checkpoints import Checkpoints
     from oncelog.broker.storage.disk_space import DiskSpace
@@ -41,6 +42,7 @@ class Needs(Protocol):
     clock: Clock
     disk_space: DiskSpace
     durability: Durability
+    metadata: Metadata
 
     def survives(self, error: DiskError) -> bool: ...
 
@@ -58,6 +60,7 @@ class Housekeeping:
         self._broker = broker
         number = broker.settings.number
         work: dict[Callable[[], Parked[None] | None], int] = {
+            **broker.metadata.repeated_work(broker.checkpoints),
             broker.transactions.abort_timed_out: number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             broker.transactions.expire_ids: number("transaction.remove.expired.transaction.cleanup.interval.ms"),
             broker.offsets.expire: number("offsets.retention.check.interval.ms"),
@@ -67,9 +70,6 @@ class Housekeeping:
             self._flush: FLUSH_CHECK_INTERVAL_MS,
             broker.disk_space.look_for_room: ROOM_CHECK_INTERVAL_MS,
         }
-        if broker.settings.is_in_cluster:
-            # As Kafka's highwatermark-checkpoint: a start knows no more of what the others have.
-            work[broker.checkpoints.write] = number("replica.high.watermark.checkpoint.interval.ms")
         self._tasks = [start(self._repeat(interval_ms, kind)) for kind, interval_ms in work.items()]
 
     def stop(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import oncelog.cluster.messages  # noqa: F401  # Names the requests of controllers over ZooKeeper.
 from oncelog.cli.brokers import connect
 from oncelog.cli.options import BootstrapServer, Config, Json
 from oncelog.cli.reach import reach

@@ -17,7 +17,7 @@ from oncelog.cli.options import filled_path, named_values
 from oncelog.cli.serve import broker_settings
 
 if TYPE_CHECKING:
-    from oncelog.cluster.converted import Converted
+    from oncelog.cluster.conversion import Converted
 
 
 class Owner(StrEnum):
@@ -79,7 +79,7 @@ def convert(
     number goes on with the same replicas. Interrupted at any moment, the command is run again.
     """
     from oncelog.broker import Settings, log_directories
-    from oncelog.cluster.converted import ConversionRefusedError
+    from oncelog.cluster.conversion import ConversionRefusedError
     from oncelog.cluster.zookeeper.znodes import ZnodeError
     from oncelog.environment import DirectoryInUseError, DiskError
 

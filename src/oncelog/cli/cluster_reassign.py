@@ -139,7 +139,8 @@ def _in_equal_shares(
     client: Client, brokers: list[int], topics: list[str], replication_factor: int | None
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """As Kafka places new topics. Raises CommandError."""
-    from oncelog.cluster.controller import ApiError, place
+    from oncelog.cluster.controller.placement import place
+    from oncelog.cluster.controller.values import ApiError
 
     alive = {node.node_id: node.rack for node in client.describe_cluster().nodes}
     missing = [number for number in brokers if number not in alive]

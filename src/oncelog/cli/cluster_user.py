@@ -59,7 +59,7 @@ def _password() -> str:
 
 
 def _change(connect: str, name: str, mechanism: Scram, credential: ScramCredential | None) -> bool:
-    from oncelog.cluster.scram_credentials import change_user
+    from oncelog.cluster.scram_users import change_user
 
     had_one = in_session(connect, lambda zookeeper: change_user(zookeeper, name, mechanism, credential))
     if had_one is None:

@@ -79,7 +79,7 @@ async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[ReadZn
 
 
 async def _read_all(client: ZooKeeper, paths: list[str]) -> list[ReadZnode]:
-    from oncelog.cluster.asking import read_each
+    from oncelog.cluster.zookeeper.asking import read_each
     from oncelog.cluster.zookeeper.session import Children, Data, GetChildren, GetData, ZooKeeperError
 
     data = await read_each(client, [GetData(path) for path in paths])

@@ -24,7 +24,7 @@ def check_kazoo(command: str) -> None:
 def check_spark(command: str) -> None:
     """The same for a command that starts Spark, and where SPARK_REMOTE is set."""
     check_installed(command)
-    from oncelog.spark.session.connect import SparkConnectError, refuse_remote
+    from oncelog.spark.query import SparkConnectError, refuse_remote
 
     try:
         refuse_remote(os.environ, {})

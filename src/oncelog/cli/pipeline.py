@@ -34,7 +34,7 @@ from oncelog.spark import (
     run_stateless,
 )
 from oncelog.spark.causes import cause_of
-from oncelog.spark.sink.unwritable import RowError
+from oncelog.spark.sink.writable import RowError
 from oncelog.spark.user_function import Transform, inputs_of, output_of, output_topic
 
 EXPECTED = (

@@ -18,9 +18,8 @@ def command() -> None:
     check_spark("prepare")
     from oncelog.cli.java import announce_java
     from oncelog.cli.rehearsal import rehearse
-    from oncelog.spark.session.class_archive import ArchiveError, class_archive, recorded
     from oncelog.spark.session.java import cache_directory
-    from oncelog.spark.session.spark_home import use_installed_pyspark
+    from oncelog.spark.session.spark_home import ArchiveError, class_archive, recorded, use_installed_pyspark
 
     java = announce_java()
     home = use_installed_pyspark(cache_directory(os.environ))

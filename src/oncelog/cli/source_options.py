@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.client.security import is_security_option
-from oncelog.spark.options.source_options import parse_options
+from oncelog.spark.options.source_options import ANY_INPUT, check_source_options, parse_options
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.stateless_options import ANY_INPUT, check_source_options
 
 FLAGS = {
     "kafka.bootstrap.servers": "--bootstrap-server",

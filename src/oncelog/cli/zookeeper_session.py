@@ -34,7 +34,7 @@ def in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]
 
 
 async def _in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]) -> T | CommandError | None:
-    from oncelog.cluster.asking import SessionEndedError
+    from oncelog.cluster.zookeeper.asking import SessionEndedError
     from oncelog.coordination import start
     from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
 

@@ -26,7 +26,7 @@ from oncelog.broker import (
     advertised_endpoints,
     log_directories,
 )
-from oncelog.environment import BrokerNetwork, DiskError
+from oncelog.environment import DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
@@ -52,7 +52,7 @@ from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
-    from oncelog.cluster.zookeeper.session import ZooKeeper
+    from oncelog.broker.metadata import NewMetadata
     from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
 
@@ -149,14 +149,12 @@ class Broker:
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
         try:
-            network, zookeeper = await self._others(loop)
+            new_metadata = await self._new_metadata(loop)
         except BaseException:
             close_all(sockets)
             self._discard()
             raise
-        environment = Environment(
-            RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
-        )
+        environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), new_metadata)
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
@@ -169,8 +167,8 @@ class Broker:
             )
         except BaseException:
             close_all(sockets)
-            if zookeeper is not None:
-                zookeeper.close()
+            if self._zookeeper is not None:
+                self._zookeeper.close()
             self._discard()
             raise
         self._core.serve_at(self._advertised())
@@ -230,13 +228,17 @@ class Broker:
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
-    async def _others(self, loop: asyncio.AbstractEventLoop) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
-        """The network and the ZooKeeper client of a member of a cluster. Raises ValueError, and OSError if ZooKeeper
-        cannot be reached.
+    async def _new_metadata(self, loop: asyncio.AbstractEventLoop) -> NewMetadata:
+        """The journal of a broker that is alone, or a session with ZooKeeper.
+
+        Raises OSError if ZooKeeper cannot be reached, and ValueError.
         """
         if not self._parsed.is_in_cluster:
-            return None, None
+            from oncelog.broker.journal_metadata import JournalMetadata
+
+            return JournalMetadata
         # Only now: a broker that is alone needs none of it.
+        from oncelog.cluster.zookeeper_metadata import ZooKeeperMetadata
         from oncelog.server.network import SocketNetwork
 
         try:
@@ -259,7 +261,7 @@ class Broker:
         except BaseException:
             zookeeper.close()
             raise
-        return network, zookeeper
+        return partial(ZooKeeperMetadata, zookeeper, network)
 
     async def _loaded(self) -> None:
         """Wait until the broker is loaded. It answers clients meanwhile, as far as it can. Raises the error that stops

@@ -17,9 +17,10 @@ from oncelog.broker.coordinators import loading, producer_ids
 from oncelog.broker.handlers import offset_commit
 from oncelog.broker.storage import closing, durability, log_settings, opening, partition
 from oncelog.client.producer import producing
-from oncelog.cluster import configs, controller, shared_topics
-from oncelog.log import entry_file, kept_end, read_positions, scan, segment, snapshots
-from oncelog.log.compaction import cleaning, grouping
+from oncelog.cluster import configs, shared_topics
+from oncelog.cluster.controller import brokers, controller, partitions
+from oncelog.log import index_files, producer_snapshots, scan, segment, segments
+from oncelog.log.compaction import cleaned_segment, cleaning
 from oncelog.records import Effort
 
 COLLECTED_AFTER = 100_000
@@ -79,13 +80,13 @@ CONSTANTS = (
     Constant(housekeeping, "SNAPSHOT_INTERVAL_BYTES", (3_000, 200_000)),
     Constant(Effort.SMALL, "size_bytes_max", (1_000,), own_share=2),
     Constant(housekeeping, "GROWTH_BYTES_MAX", (50_000,)),
-    Constant(snapshots, "BETWEEN_SEGMENTS_KEPT", (1,)),
+    Constant(producer_snapshots, "BETWEEN_SEGMENTS_KEPT", (1,)),
     # A broker that is busy has a slice for each step: a run that fails meanwhile leaves it so.
     Constant(slices, "SLICE_MS", ()),
     # Producer ids.
     Constant(producer_ids, "BLOCK_SIZE", (1, 2)),
     Constant(producer_ids, "REFILL_BELOW", (1, 3)),
-    Constant(controller.producer_ids, "PRODUCER_IDS_IN_A_BLOCK", (1, 2)),
+    Constant(controller, "PRODUCER_IDS_IN_A_BLOCK", (1, 2)),
     # What is done for many at once.
     Constant(partition, "WOKEN_AT_ONCE", (1, 3)),
     Constant(dispatch, "ITEMS_AT_ONCE", (1, 3)),
@@ -96,19 +97,19 @@ CONSTANTS = (
     Constant(closing, "CLOSED_AT_ONCE", (1, 3)),
     Constant(shared_topics, "REACHED_AT_ONCE", (1,)),
     Constant(configs, "AT_ONCE", (1, 3)),
-    Constant(controller.partitions, "ELECTED_AT_ONCE_MAX", (1, 3)),
-    Constant(controller.partitions, "LED_AGAIN_AT_ONCE_MAX", (1, 3)),
-    Constant(controller.brokers, "STOPPED_AT_ONCE_MAX", (1, 3)),
+    Constant(partitions, "ELECTED_AT_ONCE_MAX", (1, 3)),
+    Constant(partitions, "LED_AGAIN_AT_ONCE_MAX", (1, 3)),
+    Constant(brokers, "STOPPED_AT_ONCE_MAX", (1, 3)),
     Constant(producing, "REQUEST_BYTES_MAX", (2_000,)),
     # How much of a log is read, kept or written at a time.
     Constant(segment, "WALK_BYTES", (300,)),
     Constant(scan, "CHUNK_BYTES", (500, 5_000)),
     Constant(scan, "HEADERS_CHUNK_BYTES", (500, 5_000)),
-    Constant(kept_end, "KEPT_BYTES_MAX", (300, 2_000)),
-    Constant(read_positions, "POSITIONS_KEPT", (1, 3)),
-    Constant(entry_file, "UNWRITTEN_BYTES_MAX", (1, 60)),
+    Constant(scan, "KEPT_BYTES_MAX", (300, 2_000)),
+    Constant(segments, "POSITIONS_KEPT", (1, 3)),
+    Constant(index_files, "UNWRITTEN_BYTES_MAX", (1, 60)),
     Constant(cleaning, "STEP_BYTES", (500, 5_000)),
-    Constant(grouping, "SEGMENTS_MAX", (1, 3)),
+    Constant(cleaned_segment, "SEGMENTS_MAX", (1, 3)),
 )
 
 

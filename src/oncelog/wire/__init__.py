@@ -20,6 +20,7 @@ from oncelog.wire.messages import (
     prepare,
     read_answer_header,
     read_request_header,
+    register_messages,
     skip_tagged_fields,
 )
 from oncelog.wire.writing import BytesInParts, EncodedItems, unsigned_varint
@@ -48,6 +49,7 @@ __all__ = [
     "prepare",
     "read_answer_header",
     "read_request_header",
+    "register_messages",
     "skip_tagged_fields",
     "unsigned_varint",
 ]

@@ -18,7 +18,6 @@ from typing import Any
 
 from oncelog.wire.errors import TooManyItemsError, WireError
 from oncelog.wire.function_source import FunctionSource, kind_of
-from oncelog.wire.zookeeper_mode import VERSIONS as ZOOKEEPER_MODE_VERSIONS
 
 FIXED_BYTES = {
     "bool": 1,
@@ -38,13 +37,11 @@ STRING_BYTES_MAX = 2**15 - 1
 ITEMS_MAX = 100_000
 """The most items of all arrays of a request together. Each costs the broker some microseconds and objects."""
 
-CONTROLLER_ITEMS_MAX = 2_000_000
-"""The same for a controller's requests: a broker that starts gets every partition at once, about ten items each."""
-
 
 def items_max_of(request_class: Any) -> int:
-    """How many items the arrays of such a request may have together."""
-    return CONTROLLER_ITEMS_MAX if request_class.__api_key__ in ZOOKEEPER_MODE_VERSIONS else ITEMS_MAX
+    """The number of items that the arrays of such a request may have together."""
+    items_max: int = getattr(request_class, "__items_max__", ITEMS_MAX)
+    return items_max
 
 
 End = Callable[[memoryview, int, int], int]

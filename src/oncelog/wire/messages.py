@@ -1,6 +1,6 @@
 """Messages and their frames, from bytes and to bytes.
 
-Message classes are kio's, generated from Kafka's own schemas, and those of `zookeeper_mode/`; `message_class` finds
+Message classes are kio's, generated from Kafka's own schemas, and those that were registered; `message_class` finds
 one by API key, version and kind. `encode` returns a list of buffers and never joins them: the records of a Fetch
 answer leave as the object they came in.
 """
@@ -23,19 +23,39 @@ from typing_extensions import Buffer
 from oncelog.wire.errors import WireError
 from oncelog.wire.lengths import check_lengths, compile_lengths, items_max_of
 from oncelog.wire.writing import writer
-from oncelog.wire.zookeeper_mode import NAMES as ZOOKEEPER_MODE_NAMES
 
 LARGE_BUFFER_BYTES = 4096
 COPIED_BYTES_MIN = 1024 * 1024
 
 
+_registered: dict[int, tuple[str, Callable[[int], Any]]] = {}
+_registered_modules: dict[tuple[int, int], Any] = {}
+
+
+def register_messages(api_key: int, name: str, classes: Callable[[int], Any]) -> None:
+    """Adds an API that kio does not have. `classes` makes the classes of one version, requests and responses.
+
+    `name` is in kio's form: words in lower case, with underscores between them.
+    """
+    _registered[api_key] = name, classes
+
+
 @cache
 def message_class(api_key: int, version: int, kind: str) -> Any:
     """The class of one message. `kind` is "request" or "response"."""
-    own = ZOOKEEPER_MODE_NAMES.get(api_key)
-    name = own or api_key_map[api_key]
-    path = f"oncelog.wire.zookeeper_mode.{own}_v{version}" if own else f"kio.schema.{name}.v{version}.{kind}"
-    return getattr(load_module(path), _camel_case(name) + kind.capitalize())
+    return getattr(message_module(api_key, version, kind), api_name(api_key) + kind.capitalize())
+
+
+@cache
+def message_module(api_key: int, version: int, kind: str) -> Any:
+    """The module of one message, which also holds the classes nested in it."""
+    registered = _registered.get(api_key)
+    if registered is None:
+        return load_module(f"kio.schema.{api_key_map[api_key]}.v{version}.{kind}")
+    _, classes = registered
+    # One module for both kinds. Two threads may make it at once, and must get the same classes.
+    found = _registered_modules.get((api_key, version))
+    return found or _registered_modules.setdefault((api_key, version), classes(version))
 
 
 def load_module(path: str) -> ModuleType:
@@ -50,18 +70,8 @@ def load_module(path: str) -> ModuleType:
 
 def api_name(api_key: int) -> str:
     """The name of an API; its number where it is not known."""
-    name = ZOOKEEPER_MODE_NAMES.get(api_key) or api_key_map.get(api_key)
-    return str(api_key) if name is None else _camel_case(name)
-
-
-def _camel_case(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
-
-
-@cache
-def message_module(api_key: int, version: int, kind: str) -> Any:
-    """The module of one message, which also holds the classes nested in it."""
-    return import_module(message_class(api_key, version, kind).__module__)
+    name = _registered[api_key][0] if api_key in _registered else api_key_map.get(api_key)
+    return str(api_key) if name is None else "".join(word.capitalize() for word in name.split("_"))
 
 
 @cache

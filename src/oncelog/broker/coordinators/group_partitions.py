@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from oncelog import groups
 from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
 from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
-from oncelog.groups import GroupCoordinator
+from oncelog.groups import GroupCoordinator, GroupRecord
+from oncelog.records import Record
 
 if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
     from oncelog.broker.coordinators.memberships import Memberships
     from oncelog.broker.coordinators.offsets import CommittedOffsets
     from oncelog.broker.storage.topics import Topics
@@ -23,18 +22,23 @@ class Needs(Protocol):
 
     memberships: Memberships
     offsets: CommittedOffsets
-    settings: Settings
     topics: Topics
 
 
 class GroupPartitions:
     """What one broker's group coordinator does with a partition of its topic (`Coordinates` in `elections.py`)."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator, unconfirmed: UnconfirmedRecords) -> None:
+    def __init__(
+        self,
+        broker: Needs,
+        coordinator: GroupCoordinator,
+        unconfirmed: UnconfirmedRecords,
+        decode: Callable[[Record], GroupRecord | None],
+    ) -> None:
         self._broker = broker
         self._unconfirmed = unconfirmed
         self._coordinator = coordinator
-        self._decode = groups.decode_of_member if broker.settings.is_in_cluster else groups.decode
+        self._decode = decode
         self._groups: dict[int, frozenset[str]] = {}
 
     def load(self, partition: int) -> Iterator[None]:

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncelog.cli.demo.plain_writes import at_least_once
 from oncelog.cli.demo.plan import INPUT_TOPIC, PARTITIONS, PIPELINES, DemoPipeline, DemoRun, Guarantee
 from oncelog.spark import build_session, exactly_once
-from oncelog.spark.session.class_archive import QUICK
+from oncelog.spark.session.spark_home import QUICK
 
 Sink = Callable[[DataFrame, int], None]
 Function = Callable[[DataFrame], DataFrame]

@@ -23,7 +23,7 @@ from oncelog.log.checkpoints import (
     read_partition_offsets,
 )
 from oncelog.log.data_directory import CLEAN_SHUTDOWN, LOCK
-from oncelog.log.inspection.partition import KnownOfPartition
+from oncelog.log.inspection.findings import KnownOfPartition
 from oncelog.log.names import LOG, SNAPSHOT, moves_in, offset_of, partition_directory, partition_of
 
 PartitionKey = tuple[str, int]

@@ -10,7 +10,7 @@ from oncelog.cli.secrets import setting_value
 from oncelog.environment import Disk
 from oncelog.log import uuid_text
 from oncelog.log.checkpoints import read_identity, read_partition_offsets, read_topic_id
-from oncelog.log.inspection.lines import lines_of
+from oncelog.log.inspection.read_only_disk import lines_of
 from oncelog.log.write_ahead import read_entries
 
 

@@ -13,7 +13,7 @@ from oncelog.broker.storage.journal import (
     decode_line,
 )
 from oncelog.environment import Disk
-from oncelog.log.inspection.lines import FileLine, lines_of
+from oncelog.log.inspection.read_only_disk import FileLine, lines_of
 
 CLEANUP_POLICY, INDEX_INTERVAL = "cleanup.policy", "index.interval.bytes"
 INDEX_INTERVAL_DEFAULT = 4096

@@ -19,8 +19,8 @@ from oncelog.cli.log.verification import NodeFindings, verify_node
 from oncelog.cli.log.verify import summary, target_of, text_of
 from oncelog.cli.options import filled_path
 from oncelog.environment import DiskError
+from oncelog.log.inspection.planning import Loss
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
-from oncelog.log.inspection.rebuilding import Loss
 from oncelog.server.clock import RealRandom
 
 

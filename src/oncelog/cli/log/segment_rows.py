@@ -11,7 +11,7 @@ from oncelog.log.checkpoints import read_epoch_starts
 from oncelog.log.config import LONG_MAX
 from oncelog.log.inspection.walk import Damage, SegmentWalk
 from oncelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, offset_of
-from oncelog.log.producer_snapshot import DamagedSnapshotError, decode_snapshot
+from oncelog.log.producer_snapshots import DamagedSnapshotError, decode_snapshot
 from oncelog.log.scan import ScannedBatch
 from oncelog.records import (
     NO_PRODUCER_ID,

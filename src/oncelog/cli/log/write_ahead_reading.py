@@ -10,7 +10,7 @@ from oncelog.environment import Disk
 from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
 from oncelog.log.names import LOG, offset_name
 from oncelog.log.write_ahead import ENTRY_OVERHEAD_BYTES, Entry, Replayed, files_in, read_entries, what_counts
-from oncelog.records.checksum import crc32c
+from oncelog.records import crc32c
 
 SEARCHED_BYTES = 256 * 1024
 

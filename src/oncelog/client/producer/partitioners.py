@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from oncelog.records.partitioning import crc32_partition, murmur2_partition
+from oncelog.records.record import crc32_partition, murmur2_partition
 
 
 @dataclass(frozen=True, slots=True)
