@@ -101,7 +101,7 @@ class Invariants:
             if not self._broker.is_disk_bad:
                 raise
 
-    def audit_settled(self) -> None:
+    def audit_idle(self) -> None:
         """The same when nothing is under way: then every decision was carried out."""
         core = self._broker.core
         assert core is not None, "the broker is not up"
@@ -117,7 +117,7 @@ class Invariants:
                 log = partition.log
                 self._durable[log.topic_id, log.partition] = log.durability.recovery_point
 
-    def unsettled(self) -> str | None:
+    def in_progress(self) -> str | None:
         """The name of something that is still in progress, or None."""
         core = self._broker.core
         if core is None or not self._broker.is_up:

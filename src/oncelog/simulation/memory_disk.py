@@ -287,7 +287,7 @@ class MemoryDisk:
         else:
             done(None)
 
-    def settle(self) -> None:
+    def finish_background(self) -> None:
         """Nothing goes on beside: what is to come later does not come when the process has ended."""
 
     def space(self, path: str) -> tuple[int, int]:
