@@ -13,7 +13,7 @@ from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import make_topic
 from harness.wire import parse, request_payload
-from oncelog.broker import broker as broker_module
+from oncelog.broker import journal_metadata
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
     GONE,
@@ -60,7 +60,7 @@ class BrokersInMemory:
 
     def __init__(self, count: int, **settings: str) -> None:
         few = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"} | settings
-        with patch.object(broker_module, "OneBroker", _OneOfMany):
+        with patch.object(journal_metadata, "OneBroker", _OneOfMany):
             self.brokers = [
                 BrokerInMemory(SteppedDisk(), ManualClock(), node_id=str(node_id), **few) for node_id in range(count)
             ]

@@ -39,7 +39,7 @@ from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.features import FinalizedFeatures
 from oncelog.broker.fetch_sessions import FetchSessions, partitions_max
-from oncelog.broker.housekeeping import Housekeeping
+from oncelog.broker.housekeeping import Housekeeping, LogUpkeep
 from oncelog.broker.metadata import BrokerParts, Crash, StorageParts
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Peer
@@ -159,7 +159,7 @@ class BrokerCore:
                 self.survives,
             )
         )
-        self.features = FinalizedFeatures(self, self.metadata.highest_features)
+        self.features = FinalizedFeatures(self.metadata.highest_features)
         self.apis = self.metadata.apis
         self.receive = Dispatch(
             (self, self.metadata),
@@ -269,20 +269,30 @@ class BrokerCore:
         self, environment: Environment, opening: LogOpening, state: JournalState, own: OwnCheckpoint | None
     ) -> None:
         """Open the log of every partition, and note that a broker has started."""
+        self._departures = Departures(self.clock, self.log_directories, self.settings, self._disk)
         parts = StorageParts(
             self._journal,
             self.changes,
             self.group_configs,
             self.leader_epoch,
             opening.open,
-            Departures(self, self._disk),
+            self._departures,
         )
         topics_open = self.metadata.make_topics(parts, state)
         self.topics = self.metadata.topics
         self.checkpoints = Checkpoints(
             self.slices, environment.disk, self.log_directories, self.topics, self._journal, self.survives, own
         )
-        self.moves = LogMoves(self, environment.disk, environment.random)
+        self.moves = LogMoves(
+            self.checkpoints,
+            self.clock,
+            self.durability,
+            self.log_directories,
+            self.topics,
+            self.survives,
+            environment.disk,
+            environment.random,
+        )
         for topic_opens in topics_open:
             await self._in_turns(topic_opens)
         opening.make_durable()
@@ -292,41 +302,80 @@ class BrokerCore:
         """Begin what goes on in the background, and serve."""
         self.disk_space.keep_back()
         self.memberships.begin()
-        self._housekeeping = Housekeeping(self)
-        self._cleaner = LogCleaner(self, disk)
+        self._housekeeping = Housekeeping(
+            self.clock,
+            self.settings,
+            self.survives,
+            self.disk_space,
+            self.offsets,
+            self.transactions,
+            LogUpkeep(self.checkpoints, self.clock, self.durability, self.slices, self.topics),
+            self.metadata.repeated_work(self.checkpoints),
+        )
+        self._cleaner = LogCleaner(
+            self.checkpoints,
+            self.clock,
+            self.durability,
+            self.settings,
+            self.slices,
+            self.topics,
+            self.workers,
+            self.survives,
+            disk,
+        )
         self._disk_failures.begin(self.topics, self._journal)
         self.moves.resume()
         await self.metadata.join()
 
     def _make_coordinators(self, random: Random) -> None:
         self.auto_creation = AutoTopicCreation(self.clock, self.settings, self.topics)
-        partition_count = self.auto_creation.internal_partition_count
+        self._loads = Slices(self.clock)
+        self._make_group_coordinator(random)
+        self._make_transaction_coordinator()
+        self._coordinator_partitions.coordinate(self.topics, self.transactions, self.offsets, self.group_elections)
+        self._departures.tell(self.checkpoints, self.moves, self.offsets, self.transactions)
+
+    def _make_group_coordinator(self, random: Random) -> None:
+        settings, topics, group_format = self.settings, self.topics, self.metadata.group_format
+        groups = group_coordinator(
+            settings,
+            self.group_configs,
+            topics,
+            self.auto_creation.internal_partition_count(CONSUMER_OFFSETS),
+            stores_topic_ids=group_format.stores_topic_ids,
+        )
+        unconfirmed = UnconfirmedRecords()
+        partitions = GroupPartitions(topics, groups, unconfirmed, group_format.decode)
+        self.group_elections = Elections(self.known_brokers, topics, CONSUMER_OFFSETS, partitions, self._loads)
+        log = GroupLog(self.clock, self.known_brokers, settings, topics, groups, self.group_elections, unconfirmed)
+        self.offsets = CommittedOffsets(self.clock, self.known_brokers, topics, groups, log)
+        self.memberships = Memberships(self.clock, settings, self.fail, groups, log, random)
+        partitions.tell(self.memberships, self.offsets)
+
+    def _make_transaction_coordinator(self) -> None:
         coordinator = transaction_coordinator(
-            self.settings, partition_count(TRANSACTION_STATE), self.features.transaction_version
+            self.settings,
+            self.auto_creation.internal_partition_count(TRANSACTION_STATE),
+            self.features.transaction_version,
         )
         self.session_guard = SessionGuard(self.settings, coordinator.ids)
-        self.marker_senders = MarkerSenders(self)
-        self._loads = Slices(self.clock)
-        self.transactions = Transactions(self, coordinator, self._loads)
+        self.marker_senders = MarkerSenders(self.metadata.view.is_alive)
+        self.transactions = Transactions(
+            self.clock,
+            self.durability,
+            self.known_brokers,
+            self.node_id,
+            self.offsets,
+            self.producer_ids,
+            self.session_guard,
+            self.topics,
+            coordinator,
+            self._loads,
+        )
         self.hanging = HangingTransactions(
             self.known_brokers, self.leader_epoch, self.producer_ids, self.topics, self.transactions
         )
         self.verification = self.metadata.verification(self.transactions, self.session_guard)
-        group_format = self.metadata.group_format
-        groups = group_coordinator(
-            self.settings,
-            self.group_configs,
-            self.topics,
-            partition_count(CONSUMER_OFFSETS),
-            stores_topic_ids=group_format.stores_topic_ids,
-        )
-        unconfirmed = UnconfirmedRecords()
-        group_partitions = GroupPartitions(self, groups, unconfirmed, group_format.decode)
-        self.group_elections = Elections(self, CONSUMER_OFFSETS, group_partitions, self._loads)
-        group_log = GroupLog(self, groups, self.group_elections, unconfirmed)
-        self.offsets = CommittedOffsets(self, groups, group_log)
-        self._coordinator_partitions.coordinate(self.topics, self.transactions, self.offsets, self.group_elections)
-        self.memberships = Memberships(self, groups, group_log, random)
 
     def serve_at(self, endpoints: Sequence[Endpoint]) -> None:
         """Say where clients reach this broker, at each listener that they are told of; it is what Metadata answers."""

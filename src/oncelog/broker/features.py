@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
+from typing import Any
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -25,17 +22,10 @@ def upgrade_type(update: Any) -> int:
     return int(update.upgrade_type)
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    transactions: Transactions
-
-
 class FinalizedFeatures:
     """The level of each feature, the highest that it can have, and an epoch that grows with each change."""
 
-    def __init__(self, broker: Needs, highest: Mapping[str, int]) -> None:
-        self._broker = broker
+    def __init__(self, highest: Mapping[str, int]) -> None:
         self.highest = highest
         self.levels = dict(highest)
         self.epoch = 0
@@ -59,5 +49,3 @@ class FinalizedFeatures:
         logger.info("feature %s has level %d", name, level)
         self.levels[name] = level
         self.epoch += 1
-        if name == TRANSACTION_FEATURE:
-            self._broker.transactions.coordinator.transaction_version = level

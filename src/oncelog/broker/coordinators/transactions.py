@@ -12,17 +12,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
 
-from oncelog.broker.coordinators import marking, settling
 from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS
 from oncelog.broker.coordinators.marking import Marking
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
-from oncelog.broker.storage.topics import TRANSACTION_STATE
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
 from oncelog.coordination import Decision, Parked, sleep, start
+from oncelog.environment import Clock
 from oncelog.records import NO_PRODUCER_ID
 from oncelog.transactions import (
     DECIDED,
@@ -37,36 +42,39 @@ from oncelog.transactions import (
 )
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.session_guard import SessionGuard
-    from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.topics import Topics
-
-
 logger = logging.getLogger("oncelog.transactions")
 
 _NONE = ErrorCode.none
 _CONCURRENT = ErrorCode.concurrent_transactions
 
 
-class Needs(marking.Needs, settling.Needs, Protocol):
-    """What of the broker is needed here."""
-
-    session_guard: SessionGuard
-    topics: Topics
-
-
 class Transactions:
     """Everything between the handlers and the coordinator of one broker."""
 
-    def __init__(self, broker: Needs, coordinator: TransactionCoordinator, slices: Slices) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        durability: Durability,
+        known_brokers: KnownBrokers,
+        node_id: int,
+        offsets: CommittedOffsets,
+        producer_ids: ProducerIds,
+        session_guard: SessionGuard,
+        topics: Topics,
+        coordinator: TransactionCoordinator,
+        slices: Slices,
+    ) -> None:
         """`slices` are for loading partitions of the transaction log."""
-        self._broker = broker
+        self._clock = clock
+        self._durability = durability
+        self._producer_ids = producer_ids
+        self._session_guard = session_guard
+        self._topics = topics
         self.coordinator = coordinator
-        self.elections = Elections(broker, TRANSACTION_STATE, self, slices)
-        self._log = TransactionLog(broker, coordinator, self.elections)
-        self.markers = Marking(broker)
-        self._settling = Settling(broker)
+        self.elections = Elections(known_brokers, topics, TRANSACTION_STATE, self, slices)
+        self._log = TransactionLog(durability, known_brokers, topics, coordinator, self.elections)
+        self.markers = Marking(clock, durability, known_brokers, node_id, offsets)
+        self._settling = Settling(clock, producer_ids)
         self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
@@ -83,7 +91,7 @@ class Transactions:
 
     def knows_every_id(self) -> bool:
         """True if this broker coordinates every id. Decisions of other brokers are not known here."""
-        topic = self._broker.topics.named(TRANSACTION_STATE)
+        topic = self._topics.named(TRANSACTION_STATE)
         if topic is None:
             return True
         return all(self.elections.error(index) is _NONE for index in range(len(topic.partitions)))
@@ -91,7 +99,7 @@ class Transactions:
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
         error = self.error(transactional_id)
-        if error is _NONE or self._broker.topics.named(TRANSACTION_STATE) is None:
+        if error is _NONE or self._topics.named(TRANSACTION_STATE) is None:
             return self.coordinator.describe(transactional_id)
         return DescribedTransaction(error)
 
@@ -105,7 +113,7 @@ class Transactions:
                 producer_id,
                 producer_epoch,
                 self._now_ms(),
-                self._broker.producer_ids.allocate,
+                self._producer_ids.allocate,
             )
 
         decision = await self._settling.decided(transactional_id or "", decide, _init_must_wait)
@@ -188,7 +196,7 @@ class Transactions:
                 committed,
                 self._now_ms(),
                 tv2,
-                self._broker.producer_ids.allocate,
+                self._producer_ids.allocate,
             )
 
         decision = await self._settling.decided(transactional_id, decide, _end_must_wait)
@@ -215,13 +223,13 @@ class Transactions:
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
             if self._log.append(record) is _NONE:
-                self._broker.session_guard.forget(record.transactional_id)
+                self._session_guard.forget(record.transactional_id)
                 self._settling.settled(record.transactional_id)
 
     # --- partitions of the transaction log that come and go
 
     def load(self, partition: int) -> Iterator[None]:
-        found = self._broker.topics.partition(TRANSACTION_STATE, partition)
+        found = self._topics.partition(TRANSACTION_STATE, partition)
         if found is not None and not found.is_offline:
             with not_cleaned(found):
                 yield from load_transactions(found, self.coordinator)
@@ -236,7 +244,7 @@ class Transactions:
         its next step.
         """
         for transactional_id in self.coordinator.ids.unload(partition):
-            self._broker.session_guard.forget(transactional_id)
+            self._session_guard.forget(transactional_id)
             self._settling.settled(transactional_id)
         self.markers.leaders_changed()
 
@@ -259,7 +267,7 @@ class Transactions:
         await self._all_fenced
 
     def _fence(self, transactional_id: str) -> Parked[ErrorCode]:
-        decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
+        decision = self.coordinator.fence(transactional_id, self._now_ms(), self._producer_ids.allocate)
         logger.info("%s: its producer is fenced, for what it was told may be lost", transactional_id)
         if decision.answer.markers is not None:
             return self._carry_out(decision.records[0], decision.answer.markers)
@@ -344,7 +352,7 @@ class Transactions:
                 return
         else:
             # Nobody waits for it to be durable, but recovery after a kill may need it.
-            self._broker.durability.write_out()
+            self._durability.write_out()
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
         logger.info("%s: its transaction is %s in %d partitions", record.transactional_id, end, len(markers.partitions))
@@ -358,7 +366,7 @@ class Transactions:
             if self._log.write(record) is _NONE:
                 return record
             # As Kafka's TransactionMarkerChannelManager does: too few replicas are in sync, and that passes.
-            await sleep(self._broker.clock, RETRY_MAX_MS)
+            await sleep(self._clock, RETRY_MAX_MS)
         return None
 
     def _fence_if_asked(self, transactional_id: str) -> None:
@@ -374,7 +382,7 @@ class Transactions:
         self._settling.settled(transactional_id)
 
     def _now_ms(self) -> int:
-        return self._broker.clock.now_ms()
+        return self._clock.now_ms()
 
 
 def _init_must_wait(answer: InitProducerIdAnswer) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FinalizedFeatures, upgrade_type
 from oncelog.broker.request import Request
 from oncelog.broker.storage.changes import Change, Changes
@@ -16,7 +17,12 @@ from oncelog.broker.storage.journal import FeatureFinalized
 from oncelog.wire import ErrorCode
 
 
-async def handle(request: Request, changes: Changes, features: FinalizedFeatures) -> Any:
+async def handle(request: Request, changes: Changes, features: FinalizedFeatures, transactions: Transactions) -> Any:
+    def carry_out(changed: dict[str, int]) -> None:
+        for name, level in changed.items():
+            features.finalize(name, level)
+        transactions.coordinator.transaction_version = features.transaction_version
+
     def decide() -> Change[str | None]:
         levels = dict(features.levels)
         for update in request.body.feature_updates:
@@ -29,7 +35,7 @@ async def handle(request: Request, changes: Changes, features: FinalizedFeatures
             return Change.none(None)
         return Change(
             [FeatureFinalized(name=name, level=level) for name, level in changed.items()],
-            lambda: _carry_out(features, changed),
+            lambda: carry_out(changed),
         )
 
     return _answer(request, await changes.make(decide))
@@ -50,11 +56,6 @@ def _problem(features: FinalizedFeatures, level: int, update: Any) -> str | None
     if wanted > level and kind != UPGRADE:
         return f"level {wanted} is higher than {level}, which no downgrade makes it"
     return None
-
-
-def _carry_out(features: FinalizedFeatures, changed: dict[str, int]) -> None:
-    for name, level in changed.items():
-        features.finalize(name, level)
 
 
 def _answer(request: Request, refusal: str | None) -> Any:

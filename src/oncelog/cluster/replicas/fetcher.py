@@ -316,7 +316,11 @@ class LeaderFetcher:
                 self._leader_id,
             )
         try:
-            await truncate_logs(self._broker, {self._log(key): cut.offset for key, cut in cuts.items()})
+            await truncate_logs(
+                self._broker.durability,
+                self._broker.checkpoints,
+                {self._log(key): cut.offset for key, cut in cuts.items()},
+            )
         except DiskError as error:
             await self._cut_apart(cuts, error)
             return
@@ -366,7 +370,7 @@ class LeaderFetcher:
                 await self._cut({key: step})
             case BeginAgain(offset):
                 logger.warning("%s-%d begins again at offset %d, where its leader begins", *key, offset)
-                await begin_logs_again(self._broker, {self._log(key): offset})
+                await begin_logs_again(self._broker.durability, self._broker.checkpoints, {self._log(key): offset})
                 if key in self._partitions:
                     self._follower.truncated(key, step, self._log(key))
             case AskOffsets(leader_epoch):
