@@ -23,6 +23,7 @@ PURE = (
     "records",
     "wire",
     "client",
+    "checking",
 )
 TRANSPORTS = SOURCE / "client" / "transports"
 DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire", "client")

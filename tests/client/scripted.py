@@ -1,4 +1,4 @@
-"""Runs conversations against answers that a test makes up, on a clock that moves only when the conversation waits."""
+"""Runs flows against answers that a test makes up, on a clock that moves only when the flow waits."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from random import Random
 from typing import Any
 
 from oncelog.client.errors import ClientError, ConnectionLost
-from oncelog.client.net.conversation import (
+from oncelog.client.net.flows import (
     Call,
-    Conversation,
     Draw,
     Effect,
+    Flow,
     Handshake,
     InFlight,
     Now,
+    PendingRequest,
     Send,
     Sleep,
-    Ticket,
     Wait,
     WallClock,
 )
@@ -41,7 +41,7 @@ def lost(*, sent: bool = True) -> ConnectionLost:
 class ScriptedTransport:
     """`answer` gets each request and returns a message, HELD, or a ClientError that the request fails with.
 
-    Answers arrive in the order of the requests, when the conversation waits for them. A lost connection loses what was
+    Answers arrive in the order of the requests, when the flow waits for them. A lost connection loses what was
     sent after it, too. What takes no time elsewhere takes none here; every wait for nothing moves the clock.
     """
 
@@ -50,15 +50,15 @@ class ScriptedTransport:
         self.requests: list[ApiRequest] = []
         self._answer = answer
         self._features = {"transaction.version": 2} if features is None else features
-        self._on_their_way: deque[tuple[Ticket, Any]] = deque()
+        self._on_their_way: deque[tuple[PendingRequest, Any]] = deque()
         self._random = Random(seed)
 
-    def run(self, conversation: Conversation[Any]) -> Any:
+    def run(self, flow: Flow[Any]) -> Any:
         value: Any = None
         error: Exception | None = None
         while True:
             try:
-                effect = conversation.send(value) if error is None else conversation.throw(error)
+                effect = flow.send(value) if error is None else flow.throw(error)
             except StopIteration as end:
                 return end.value
             value, error = None, None
@@ -85,48 +85,48 @@ class ScriptedTransport:
             case Handshake():
                 return OfferedVersions({}, self._features, 0)
             case InFlight():
-                return Counter(ticket.address for ticket, _ in self._on_their_way)
+                return Counter(pending.address for pending, _ in self._on_their_way)
             case WallClock():
                 return int(self.now_ms)
             case Call():
                 return effect.function()
 
-    def _send(self, effect: Send) -> Ticket:
+    def _send(self, effect: Send) -> PendingRequest:
         self.requests.append(effect.request)
-        ticket = Ticket(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.lane)
         answer = self._answer(effect.request)
         if isinstance(answer, ConnectionLost) and not answer.sent:
-            ticket.fail(answer)
+            pending.fail(answer)
         elif answer is HELD:
-            ticket.deadline_ms = self.now_ms + (effect.timeout_ms or SETTINGS.request_timeout_ms)
+            pending.deadline_ms = self.now_ms + (effect.timeout_ms or SETTINGS.request_timeout_ms)
         else:
-            self._on_their_way.append((ticket, answer))
-        return ticket
+            self._on_their_way.append((pending, answer))
+        return pending
 
-    def _wait(self, effect: Wait) -> list[Ticket]:
+    def _wait(self, effect: Wait) -> list[PendingRequest]:
         until_ms = float("inf") if effect.timeout_ms is None else self.now_ms + effect.timeout_ms
         while True:
-            for ticket in effect.tickets:
-                if ticket.is_late(self.now_ms):
-                    ticket.fail(lost())
-            if any(ticket.is_done for ticket in effect.tickets):
+            for pending in effect.awaited:
+                if pending.is_late(self.now_ms):
+                    pending.fail(lost())
+            if any(pending.is_done for pending in effect.awaited):
                 break
             if not self._on_their_way:
-                next_ms = min([until_ms, *(ticket.deadline_ms for ticket in effect.tickets)])
-                assert next_ms != float("inf"), "the conversation waits for nothing, for ever"
+                next_ms = min([until_ms, *(pending.deadline_ms for pending in effect.awaited)])
+                assert next_ms != float("inf"), "the flow waits for nothing, for ever"
                 self.now_ms = max(self.now_ms, next_ms)
                 if next_ms == until_ms:
                     break
                 continue
             self.now_ms += 1
-            ticket, answer = self._on_their_way.popleft()
+            pending, answer = self._on_their_way.popleft()
             if isinstance(answer, ConnectionLost):
-                ticket.fail(answer)
+                pending.fail(answer)
                 for other, _ in self._on_their_way:
                     other.fail(lost())
                 self._on_their_way.clear()
             elif isinstance(answer, ClientError):
-                ticket.fail(answer)
+                pending.fail(answer)
             else:
-                ticket.answer(answer)
-        return [ticket for ticket in effect.tickets if ticket.is_done]
+                pending.answer(answer)
+        return [pending for pending in effect.awaited if pending.is_done]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from oncelog.client import Client, OffsetSpec, RetriesExhausted, TopicPartition
-from oncelog.client.net.conversation import Conversation, Handshake, Wait
+from oncelog.client.net.flows import Handshake, Wait
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.transport import BlockingTransport
 from oncelog.testing import broker
@@ -29,12 +29,12 @@ def test_connection_that_ends_while_idle_costs_no_time():
     transport.close()
 
 
-def handshake(settings: ClientSettings) -> Conversation[None]:
-    yield Handshake(settings.bootstrap[0], settings.connect_timeout_ms)
+async def handshake(settings: ClientSettings) -> None:
+    await Handshake(settings.bootstrap[0], settings.connect_timeout_ms)
 
 
-def be_idle() -> Conversation[None]:
-    yield Wait((), IDLE_MS)
+async def be_idle() -> None:
+    await Wait((), IDLE_MS)
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,7 @@ def forgetful(request, new_oncelog):
 
 @pytest.fixture(params=list(TransactionVersion), ids=lambda version: version.name)
 def protocol(request, monkeypatch):
-    def chosen(_cluster):
-        yield from ()
+    async def chosen(_cluster):
         return request.param
 
     monkeypatch.setattr(transaction, "transaction_version", chosen)

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.client import ConnectionLost
 from oncelog.client import requests as api
-from oncelog.client.net.conversation import Conversation, Send, Sleep, Ticket, Wait
+from oncelog.client.net.flows import Flow, PendingRequest, Send, Sleep, Wait
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transports.asynchronous.transport import AsyncTransport
@@ -28,38 +28,38 @@ def node():
         yield node
 
 
-def run_blocking(settings: ClientSettings, conversation: Conversation[Ticket]) -> Ticket:
+def run_blocking(settings: ClientSettings, flow: Flow[PendingRequest]) -> PendingRequest:
     transport = BlockingTransport(settings)
     try:
-        return transport.run(conversation)
+        return transport.run(flow)
     finally:
         transport.close()
 
 
-def run_on_loop(settings: ClientSettings, conversation: Conversation[Ticket]) -> Ticket:
-    async def run() -> Ticket:
+def run_on_loop(settings: ClientSettings, flow: Flow[PendingRequest]) -> PendingRequest:
+    async def run() -> PendingRequest:
         transport = AsyncTransport(settings)
         try:
-            return await transport.run(conversation)
+            return await transport.run(flow)
         finally:
             await transport.close()
 
     return asyncio.run(run())
 
 
-def wait_when_late(silent: Address, other: Address, timeout_ms: float | None) -> Conversation[Ticket]:
-    """The silent one's ticket after one wait, which the other one's answer, if there is a time for it, would end as well."""
-    late: Ticket = yield Send(silent, QUESTION)
-    yield Wait((late,), REQUEST_MS / 3)
-    answered: tuple[Ticket, ...] = ()
+async def wait_when_late(silent: Address, other: Address, timeout_ms: float | None) -> PendingRequest:
+    """The silent one's request after one wait, which the other one's answer, if there is a time for it, would end as well."""
+    late = await Send(silent, QUESTION)
+    await Wait((late,), REQUEST_MS / 3)
+    answered: tuple[PendingRequest, ...] = ()
     if timeout_ms is None:
-        ticket: Ticket = yield Send(other, QUESTION)
-        while not ticket.is_done:
-            yield Wait((ticket,))
-        answered = (ticket,)
-    yield Sleep(REQUEST_MS, REQUEST_MS)
+        pending = await Send(other, QUESTION)
+        while not pending.is_done:
+            await Wait((pending,))
+        answered = (pending,)
+    await Sleep(REQUEST_MS, REQUEST_MS)
     assert not late.is_done
-    yield Wait((late, *answered), timeout_ms)
+    await Wait((late, *answered), timeout_ms)
     return late
 
 

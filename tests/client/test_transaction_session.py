@@ -17,7 +17,7 @@ from oncelog.client.errors import (
     TransactionFailed,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, transaction_version
-from oncelog.client.net.conversation import Send
+from oncelog.client.net.flows import Send
 from oncelog.client.producer.transaction import SessionState, TransactionSession
 from oncelog.client.values import Address, OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode

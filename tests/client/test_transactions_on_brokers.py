@@ -46,8 +46,7 @@ def topic(log, request):
 def protocol(request, monkeypatch):
     """Both transaction protocols: a cluster with transaction.version 2 still speaks the older one."""
 
-    def chosen(_cluster):
-        yield from ()
+    async def chosen(_cluster):
         return request.param
 
     monkeypatch.setattr(transaction, "transaction_version", chosen)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.client.net.conversation import was_sent
+from oncelog.client.net.flows import was_sent
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.lanes import Lane
 from oncelog.client.producer.transaction import TransactionSession
@@ -50,15 +50,14 @@ def _offsets_after_the_end() -> Patch:
     commit_offsets = TransactionSession.commit_offsets
     late: dict[Any, list[Any]] = {}
 
-    def later(self: Any, group: Any, offsets: Any) -> Any:
+    async def later(self: Any, group: Any, offsets: Any) -> None:
         late.setdefault(self, []).append((group, offsets))
-        yield from ()
 
-    def ended(self: Any, commit: bool) -> Any:
-        identity = yield from end(self, commit)
+    async def ended(self: Any, commit: bool) -> Any:
+        identity = await end(self, commit)
         for group, offsets in late.pop(self, []):
             if commit:
-                yield from commit_offsets(self, group, offsets)
+                await commit_offsets(self, group, offsets)
         return identity
 
     return patch.multiple(TransactionSession, end=ended, commit_offsets=later)

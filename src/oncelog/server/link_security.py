@@ -14,7 +14,7 @@ from typing_extensions import Buffer
 from oncelog.broker import ClientAuth, ListenerSecurity
 from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.client.net.connection import BrokerConnection
-from oncelog.client.net.conversation import Ticket
+from oncelog.client.net.flows import PendingRequest
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transports.files import inlined
 from oncelog.client.transports.sessions import begin_log_in
@@ -116,7 +116,7 @@ class SecuredLink:
             return None
 
     def _frame(self, request: ApiRequest) -> list[Buffer]:
-        return self._connection.send(Ticket(self._address, request))
+        return self._connection.send(PendingRequest(self._address, request))
 
 
 MODES = {

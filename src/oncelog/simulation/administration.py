@@ -13,7 +13,7 @@ from oncelog.client.admin import operations as admin
 from oncelog.client.admin import transactions
 from oncelog.client.errors import BrokerRefused, ClientError, OffsetOutOfRange
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Sleep
+from oncelog.client.net.flows import Sleep
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.values import (
     ConfigChange,
@@ -43,27 +43,27 @@ class Users:
         self._shared = shared
         self._under_way = 0
 
-    def begin(self) -> Play:
+    async def begin(self) -> None:
         """Come back when requests of theirs are on their way, or wait at the broker."""
         node = self._node
         consumer = SimulatedConsumer(node, IsolationLevel.READ_UNCOMMITTED, min_bytes=NEVER_THERE_BYTES)
         self._beside(self._read(consumer))
         producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", 15_000, 0))
         try:
-            yield from producer.init()
+            await producer.init()
         except ClientError:
             node.forget(producer.transport)
             raise
         producer.begin()
         written = self._shared.history.write(node.name, is_transactional=True)
         for _ in range(node.random.randrange(1, 4)):
-            yield from send_record(node, self._shared, producer, written, REBORN)
+            await send_record(node, self._shared, producer, written, REBORN)
         self._beside(self._end(producer, written))
-        yield Sleep(0.0, MOMENT_MS)
+        await Sleep(0.0, MOMENT_MS)
 
-    def are_done(self) -> Play:
+    async def are_done(self) -> None:
         """Come back when they have been answered."""
-        yield Until(lambda: not self._under_way)
+        await Until(lambda: not self._under_way)
 
     def _beside(self, play: Play) -> None:
         transport = self._node.transport()
@@ -76,23 +76,23 @@ class Users:
         self._under_way += 1
         self._node.background(transport, play, over)
 
-    def _read(self, consumer: SimulatedConsumer) -> Play:
+    async def _read(self, consumer: SimulatedConsumer) -> None:
         """Whatever comes of it is judged where it is read again and again."""
         try:
-            yield from consumer.assign({TopicPartition(REBORN, 0): OffsetSpec.EARLIEST})
-            yield from consumer.poll()
+            await consumer.assign({TopicPartition(REBORN, 0): OffsetSpec.EARLIEST})
+            await consumer.poll()
         except ClientError:
             pass
-        yield from consumer.close()
+        await consumer.close()
 
-    def _end(self, producer: SimulatedProducer, written: WrittenTogether) -> Play:
+    async def _end(self, producer: SimulatedProducer, written: WrittenTogether) -> None:
         try:
             if self._node.random.random() < 0.5:
-                yield from producer.flush()
-                yield Sleep(0.0, MOMENT_MS)
-            yield from producer.flush()
+                await producer.flush()
+                await Sleep(0.0, MOMENT_MS)
+            await producer.flush()
             written.outcome = Outcome.ENDING
-            yield from producer.commit()
+            await producer.commit()
             written.outcome = Outcome.COMMITTED
             self._shared.short_lived.committed(written, self._shared.topic_id)
         except ClientError as error:
@@ -137,11 +137,11 @@ class Administrator:
         self._settings = settings
         self._cluster = Cluster(node.settings)
 
-    def play(self) -> Play:
+    async def play(self) -> None:
         while not self._shared.is_written:
-            yield Sleep(50, 1_500)
+            await Sleep(50, 1_500)
             try:
-                yield from self._action(self._node.random)()
+                await self._action(self._node.random)()
             except (BrokerRefused, OffsetOutOfRange):
                 continue
 
@@ -165,47 +165,47 @@ class Administrator:
             )
         )
 
-    def _delete(self) -> Play:
+    async def _delete(self) -> None:
         """And make it again at once, now and then: the same name is another topic."""
         shared = self._shared
         topic_id = shared.topic_id(REBORN)
-        yield from admin.delete_topics(self._cluster, [REBORN])
+        await admin.delete_topics(self._cluster, [REBORN])
         if topic_id is not None:
             shared.short_lived.deleted_ids.add(topic_id)
         self._told()
         if self._node.random.random() < 0.5:
-            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+            await admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
 
-    def _delete_in_use(self) -> Play:
+    async def _delete_in_use(self) -> None:
         """While requests about it wait."""
         if self._shared.topic_id(REBORN) is None:
-            yield from admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
+            await admin.create_topics(self._cluster, [reborn_topic(self._node.random, {})])
         users = Users(self._node, self._shared)
-        yield from users.begin()
+        await users.begin()
         with suppress(BrokerRefused):
-            yield from self._delete()
-        yield from users.are_done()
+            await self._delete()
+        await users.are_done()
 
-    def _grow(self, count: int) -> Play:
+    async def _grow(self, count: int) -> None:
         shared = self._shared
         topic_id = shared.topic_id(REBORN)
-        yield from admin.create_partitions(self._cluster, {REBORN: count})
+        await admin.create_partitions(self._cluster, {REBORN: count})
         if topic_id is not None and topic_id == shared.topic_id(REBORN):
             shared.short_lived.grown[topic_id] = max(count, shared.short_lived.grown.get(topic_id, 0))
             self._told()
 
-    def _trim(self, random: Random) -> Play:
+    async def _trim(self, random: Random) -> None:
         partition = TopicPartition(TRIMMED, 0)
         history = self._shared.short_lived
         offset = history.a_place_to_trim_at(random, partition)
         if offset is not None:
-            lowest = yield from admin.delete_records(self._cluster, {partition: offset})
+            lowest = await admin.delete_records(self._cluster, {partition: offset})
             if lowest[partition] < offset:
                 raise SimulationFailure(f"{partition} begins at {lowest[partition]}, and {offset} was asked for")
             history.deleted_below(partition, lowest[partition])
             self._told()
 
-    def _alter(self, random: Random) -> Play:
+    async def _alter(self, random: Random) -> None:
         name = random.choice(list(ALTERED))
         value = random.choice(ALTERED[name])
         settings, node = self._settings, self._node
@@ -215,20 +215,20 @@ class Administrator:
         asked = settings.asked[name]
         before = node.sent(requests.INCREMENTAL_ALTER_CONFIGS)
         resource = ConfigResource(ConfigKind.TOPIC, INPUT)
-        yield from admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
+        await admin.alter_configs(self._cluster, resource, [ConfigChange(name, value)])
         settings.known[name] = value
         if is_sure and settings.asked[name] == asked and node.sent(requests.INCREMENTAL_ALTER_CONFIGS) == before + 1:
             settings.doubtful.discard(name)
         self._told()
 
-    def _use_scratch(self, random: Random) -> Play:
+    async def _use_scratch(self, random: Random) -> None:
         node = self._node
         producer = SimulatedProducer(node, ProducerSettings(linger_ms=0, delivery_timeout_ms=5_000))
         try:
             for _ in range(random.randrange(1, 20)):
-                yield from producer.send(SCRATCH, 0, b"scratch")
-            yield from producer.flush()
-            yield from admin.delete_records(self._cluster, {TopicPartition(SCRATCH, 0): -1})
+                await producer.send(SCRATCH, 0, b"scratch")
+            await producer.flush()
+            await admin.delete_records(self._cluster, {TopicPartition(SCRATCH, 0): -1})
         except ClientError:
             return
         finally:

@@ -14,7 +14,7 @@ from oncelog.client.consumer.offset_reset import parse_reset
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, group_settings
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Now, WallClock
+from oncelog.client.net.flows import Flow, Now, WallClock
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.producer.core import ProducerCore
 from oncelog.client.producer.open_batch import OpenBatch
@@ -110,7 +110,7 @@ class ClientNode:
             transport.changed()
 
     def background(self, transport: SimulatedTransport, play: Play, over: Callable[[], None]) -> None:
-        """Run what goes on beside the play. Such a conversation raises nothing."""
+        """Run what goes on beside the play. Such a flow raises nothing."""
 
         def done(_: Any, error: Exception | None) -> None:
             if error is not None:
@@ -157,52 +157,50 @@ class SimulatedProducer:
         self._has_pump = False
         self._pump_is_over = False
 
-    def send(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> Play:
+    async def send(self, topic: str, partition: int, value: bytes | None, key: bytes | None = None) -> Sent:
         if not self._core.knows(topic, partition):
-            yield from self._core.learn_topic(topic, partition)
-        now_ms: float = yield Now()
-        wall_ms: int = yield WallClock()
+            await self._core.learn_topic(topic, partition)
+        now_ms = await Now()
+        wall_ms = await WallClock()
         batch, place = self._core.append(topic, partition, Record(key, value, (), wall_ms), now_ms)
         if self._core.is_news(batch):
             self._wake()
         return Sent(batch, place)
 
-    def flush(self) -> Play:
+    async def flush(self) -> None:
         self._core.send_now()
         self._wake()
-        yield Until(lambda: self._core.is_flushed)
+        await Until(lambda: self._core.is_flushed)
         failure = self._core.failure
         self._core.settle_failure(failure)
         if failure is not None:
             raise failure
 
-    def init(self) -> Conversation[None]:
+    def init(self) -> Flow[None]:
         return self._core.init()
 
     def begin(self) -> None:
         self._core.begin()
 
-    def send_offsets(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata
-    ) -> Conversation[None]:
+    def send_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupMetadata) -> Flow[None]:
         return self._core.commit_offsets(group, offsets)
 
-    def commit(self) -> Conversation[None]:
+    def commit(self) -> Flow[None]:
         """Everything must be flushed."""
         return self._core.commit()
 
-    def abort(self) -> Play:
+    async def abort(self) -> None:
         self._core.require_transaction()
         self._core.drop()
         self._wake()
-        yield Until(lambda: self._core.is_dropped)
-        yield from self._core.abort()
+        await Until(lambda: self._core.is_dropped)
+        await self._core.abort()
 
-    def close(self) -> Play:
+    async def close(self) -> None:
         self._core.stop()
         if self._has_pump:
             self._wake()
-            yield Until(lambda: self._pump_is_over)
+            await Until(lambda: self._pump_is_over)
         self._node.forget(self.transport)
 
     def _wake(self) -> None:
@@ -298,15 +296,15 @@ class SimulatedConsumer:
         assert self._group is not None
         return self._group.metadata()
 
-    def close(self) -> Play:
+    async def close(self) -> None:
         if self._group is not None:
-            yield from self._beside(self._group.end())
-            yield Until(lambda: self._pump_is_over)
+            await self._beside(self._group.end())
+            await Until(lambda: self._pump_is_over)
         self._node.forget(self._transport)
         self._node.forget(self._group_transport)
 
-    def _beside(self, conversation: Conversation[Any]) -> Play:
-        """Hold a conversation on the consumer's own transport, which `wake` reaches."""
+    async def _beside(self, flow: Flow[Any]) -> Any:
+        """Run a flow on the consumer's own transport, which `wake` reaches."""
         outcome: list[tuple[Any, Exception | None]] = []
         node = self._node
 
@@ -314,8 +312,8 @@ class SimulatedConsumer:
             outcome.append((value, error))
             node.changed()
 
-        self._transport.run(conversation, done)
-        yield Until(lambda: bool(outcome))
+        self._transport.run(flow, done)
+        await Until(lambda: bool(outcome))
         value, error = outcome[0]
         if error is not None:
             raise error

@@ -1,16 +1,16 @@
-"""Conversations over the simulated network. Any number may run at the same time on one transport."""
+"""Flows over the simulated network. Any number may run at the same time on one transport."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeAlias
 
 from oncelog.client.errors import ClientError, ConnectionLost, UnsupportedVersion
 from oncelog.client.net.connection import BrokerConnection, in_flight
-from oncelog.client.net.conversation import (
+from oncelog.client.net.flows import (
     Call,
     ConnectionUse,
     Draw,
@@ -18,11 +18,12 @@ from oncelog.client.net.conversation import (
     Handshake,
     InFlight,
     Now,
+    PendingRequest,
     Send,
     Sleep,
-    Ticket,
     Wait,
     WallClock,
+    Yielded,
 )
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import Api
@@ -37,14 +38,14 @@ Done = Callable[[Any, Exception | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Until:
+class Until(Yielded[None]):
     """Go on when it is so; it is looked at again when somebody says that something has changed."""
 
     is_so: Callable[[], bool]
 
 
-Play: TypeAlias = Generator[Effect | Until, Any, Any]
-"""The script of a simulated client: conversations, one after the other."""
+Play: TypeAlias = Coroutine[Any, Any, Any]
+"""The steps of a simulated client."""
 
 
 class ClientLink:
@@ -57,7 +58,7 @@ class ClientLink:
 
 
 class Strand:
-    """One conversation under way."""
+    """One flow under way."""
 
     def __init__(self, transport: SimulatedTransport, play: Play, done: Done) -> None:
         self._transport = transport
@@ -81,7 +82,7 @@ class Strand:
                 return
             try:
                 value = self._transport.perform(self, effect)
-            except Exception as error:  # noqa: BLE001 - the conversation decides what it means
+            except Exception as error:  # noqa: BLE001 - the flow decides what it means
                 resume = self._thrower(error)
                 continue
             if value is self:
@@ -138,13 +139,13 @@ class Strand:
             self._transport.was_woken = False
         self.answer(outcome)
 
-    def _outcome(self, effect: Wait | Until) -> list[Ticket] | None:
-        """The tickets that are done, or None where the wait goes on."""
+    def _outcome(self, effect: Wait | Until) -> list[PendingRequest] | None:
+        """The requests that are done, or None where the wait goes on."""
         if isinstance(effect, Until):
             return [] if effect.is_so() else None
         transport = self._transport
-        transport.give_up_late(effect.tickets)
-        done = [ticket for ticket in effect.tickets if ticket.is_done]
+        transport.give_up_late(effect.awaited)
+        done = [pending for pending in effect.awaited if pending.is_done]
         is_woken = effect.until_woken and transport.was_woken
         return done if done or is_woken or transport.now_ms >= self._until_ms else None
 
@@ -152,9 +153,9 @@ class Strand:
         if isinstance(effect, Until):
             return
         deadline_ms = self._until_ms
-        for ticket in effect.tickets:
-            ticket.on_done = self.poke
-            deadline_ms = min(deadline_ms, ticket.deadline_ms)
+        for pending in effect.awaited:
+            pending.on_done = self.poke
+            deadline_ms = min(deadline_ms, pending.deadline_ms)
         if self._timer is not None:
             if self._timer.is_due_at(deadline_ms):
                 return
@@ -172,7 +173,7 @@ class Strand:
 
 
 class SimulatedTransport:
-    """Holds the conversations of one client process."""
+    """Runs the flows of one client process."""
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class SimulatedTransport:
         self.sent: Counter[str] = Counter()
 
     def run(self, play: Play, done: Done) -> None:
-        """Begin a conversation; `done` hears of its result, or of the error of the client that ended it."""
+        """Begin a flow; `done` hears of its result, or of the error of the client that ended it."""
 
         def over(value: Any, error: Exception | None) -> None:
             del self._strands[strand]
@@ -254,12 +255,12 @@ class SimulatedTransport:
             case Call():
                 return effect.function()
 
-    def give_up_late(self, tickets: tuple[Ticket, ...]) -> None:
+    def give_up_late(self, awaited: tuple[PendingRequest, ...]) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
-        for ticket in tickets:
-            name = ticket.address, ticket.lane
-            if not ticket.is_done and self.now_ms >= ticket.deadline_ms and name in self._links:
-                self._drop(name, self._links[name], f"no answer to {ticket.request.api.name} in time")
+        for pending in awaited:
+            name = pending.address, pending.lane
+            if not pending.is_done and self.now_ms >= pending.deadline_ms and name in self._links:
+                self._drop(name, self._links[name], f"no answer to {pending.request.api.name} in time")
 
     def _handshake(self, strand: Strand, effect: Handshake) -> None:
         def opened(link: ClientLink | ClientError) -> None:
@@ -271,33 +272,33 @@ class SimulatedTransport:
         name = effect.address, ConnectionUse.PROMPT
         self._with_link(name, effect.timeout_ms, lambda link: self.process.after(0, "handshake", lambda: opened(link)))
 
-    def _send(self, effect: Send) -> Ticket:
+    def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        ticket = Ticket(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.lane)
         self.sent[effect.request.api.name] += 1
 
         def opened(link: ClientLink | ClientError) -> None:
             if not isinstance(link, ClientLink):
-                ticket.fail(link)
+                pending.fail(link)
                 return
-            self._send_over(link, ticket, timeout_ms)
-            if ticket.on_done is not None:
-                ticket.on_done()  # who waits has a deadline only now
+            self._send_over(link, pending, timeout_ms)
+            if pending.on_done is not None:
+                pending.on_done()  # who waits has a deadline only now
 
-        self._with_link((ticket.address, ticket.lane), timeout_ms, opened)
-        return ticket
+        self._with_link((pending.address, pending.lane), timeout_ms, opened)
+        return pending
 
-    def _send_over(self, link: ClientLink, ticket: Ticket, timeout_ms: float) -> None:
-        ticket.deadline_ms = self.now_ms + timeout_ms
+    def _send_over(self, link: ClientLink, pending: PendingRequest, timeout_ms: float) -> None:
+        pending.deadline_ms = self.now_ms + timeout_ms
         try:
-            chunks = link.connection.send(ticket)
+            chunks = link.connection.send(pending)
         except UnsupportedVersion as error:
-            ticket.fail(error)
+            pending.fail(error)
             return
-        self._on_the_way.sent(ticket)
+        self._on_the_way.sent(pending)
         link.end.send(b"".join(chunks))
-        if not ticket.request.expects_answer:
-            ticket.answer(None)
+        if not pending.request.expects_answer:
+            pending.answer(None)
 
     def _with_link(self, name: LinkName, timeout_ms: float, use: Callable[[ClientLink | ClientError], Any]) -> None:
         """Use the connection, in the order of asking, when there is one, or hear why there is none."""

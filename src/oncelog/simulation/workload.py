@@ -19,7 +19,7 @@ from oncelog.client.errors import (
     TransactionFailed,
 )
 from oncelog.client.net.cluster import TRANSACTION_FEATURE, Cluster, ask_any
-from oncelog.client.net.conversation import Sleep
+from oncelog.client.net.flows import Sleep
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.requests import OFFSET_COMMIT, Api, ApiRequest, milliseconds
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
@@ -34,7 +34,6 @@ from oncelog.simulation.short_lived import (
     ShortLivedRecord,
     short_lived_topics,
 )
-from oncelog.simulation.transport import Play
 from oncelog.wire import ErrorCode
 
 UPDATE_FEATURES = Api(57, "UpdateFeatures", 1, 1)
@@ -70,17 +69,17 @@ class Shared:
         self.is_written = True
 
 
-def make_ready(node: ClientNode, made: Sequence[NewTopic], transaction_version: int) -> Play:
+async def make_ready(node: ClientNode, made: Sequence[NewTopic], transaction_version: int) -> None:
     """Make the topics, once clients know which generation of the transaction protocol to speak: they go by this feature."""
     update = {"feature": TRANSACTION_FEATURE, "max_version_level": transaction_version, "upgrade_type": SAFE_DOWNGRADE}
     fields = {"timeout": milliseconds(10_000), "feature_updates": [update], "validate_only": False}
-    yield from ask_any(
+    await ask_any(
         Cluster(node.settings),
         ApiRequest(UPDATE_FEATURES, fields),
         lambda answer: answer.error_code,
         "a feature's level",
     )
-    yield from make_topics(node, made)
+    await make_topics(node, made)
 
 
 def topics(random: Random, *, plain_is_durable: bool) -> list[NewTopic]:
@@ -101,55 +100,55 @@ def written_topics(made: Sequence[NewTopic]) -> list[str]:
     return [INPUT] * max(1, len(others)) + others
 
 
-def make_topics(node: ClientNode, topics: Sequence[NewTopic]) -> Play:
+async def make_topics(node: ClientNode, topics: Sequence[NewTopic]) -> None:
     """Create the topics; again, where an answer was lost."""
     for topic in topics:
         try:
-            yield from admin.create_topics(Cluster(node.settings), [topic])
+            await admin.create_topics(Cluster(node.settings), [topic])
         except BrokerRefused as refused:
             if refused.error is not ErrorCode.topic_already_exists:
                 raise
 
 
-def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: str) -> Play:
+async def write_in_transactions(node: ClientNode, shared: Shared, transactional_id: str) -> None:
     """One transaction after the other, until the run is over. Zombies are two nodes with one transactional id."""
     random = node.random
     pause = Sleep(0.0, random.choice(THINK_MS_MAX))
     settings = ProducerSettings(transactional_id, random.choice((3_000, 15_000, 60_000)), random.choice((0, 5, 50)))
     producer = SimulatedProducer(node, settings)
-    yield from producer.init()
+    await producer.init()
     while not shared.is_written:
         producer.begin()
         written = shared.history.write(node.name, is_transactional=True)
         try:
-            yield from _fill(node, shared, producer, written)
+            await _fill(node, shared, producer, written)
             if random.random() < 0.2:
                 written.outcome = Outcome.FAILED
-                yield from producer.abort()
+                await producer.abort()
             else:
-                yield from producer.flush()
+                await producer.flush()
                 written.outcome = Outcome.ENDING
-                yield from producer.commit()
+                await producer.commit()
                 written.outcome = Outcome.COMMITTED
                 shared.short_lived.committed(written, shared.topic_id)
         except TransactionFailed:
             written.outcome = Outcome.FAILED
-            yield from producer.abort()
+            await producer.abort()
         except ClientError as error:
             end_in_doubt(written, error)
             raise
-        yield pause
-    yield from producer.close()
+        await pause
+    await producer.close()
 
 
-def leave_open(node: ClientNode, shared: Shared, timeout_ms: int) -> Play:
+async def leave_open(node: ClientNode, shared: Shared, timeout_ms: int) -> None:
     """A transaction that its producer neither commits nor aborts."""
     producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", timeout_ms, 0))
-    yield from producer.init()
+    await producer.init()
     producer.begin()
     written = shared.history.write(node.name, is_transactional=True)
-    yield from send_record(node, shared, producer, written, INPUT)
-    yield from producer.flush()
+    await send_record(node, shared, producer, written, INPUT)
+    await producer.flush()
 
 
 def end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
@@ -159,31 +158,31 @@ def end_in_doubt(written: WrittenTogether, error: ClientError) -> None:
         written.outcome = Outcome.FAILED
 
 
-def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether) -> Play:
+async def _fill(node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether) -> None:
     random = node.random
     for _ in range(random.randrange(1, 6)):
         topic = random.choice(shared.topics)
         if topic == KEYED:
             place, key, new = shared.keyed.change(random, written)
-            yield from producer.send(*place, new, key)
+            await producer.send(*place, new, key)
         else:
-            yield from send_record(node, shared, producer, written, topic)
+            await send_record(node, shared, producer, written, topic)
         if random.random() < 0.2:
-            yield Sleep(0.0, 400.0)
+            await Sleep(0.0, 400.0)
         if random.random() < 0.03:
-            yield from _stall(random.randrange(1, 20), shared)
+            await _stall(random.randrange(1, 20), shared)
 
 
-def _stall(seconds: int, shared: Shared) -> Play:
+async def _stall(seconds: int, shared: Shared) -> None:
     """Leave a transaction open, as long as others write."""
     for _ in range(seconds):
         if not shared.is_written:
-            yield Sleep(1_000, 1_000)
+            await Sleep(1_000, 1_000)
 
 
-def send_record(
+async def send_record(
     node: ClientNode, shared: Shared, producer: SimulatedProducer, written: WrittenTogether, topic: str
-) -> Play:
+) -> None:
     """One record; none where the topic is away."""
     random = node.random
     partition = TopicPartition(topic, random.randrange(PARTITIONS.get(topic, 1)))
@@ -193,13 +192,13 @@ def send_record(
     if topic == REBORN and topic_id is None:
         return
     written.add(partition, value)
-    sent: Sent = yield from producer.send(*partition, value)
+    sent: Sent = await producer.send(*partition, value)
     written.sent.append((partition, value, sent))
     if topic in SHORT_LIVED:
         shared.short_lived.records.append(ShortLivedRecord(partition, value, written, sent, topic_id))
 
 
-def write_plain(node: ClientNode, shared: Shared) -> Play:
+async def write_plain(node: ClientNode, shared: Shared) -> None:
     """Records outside transactions, by an idempotent producer."""
     random = node.random
     pause = Sleep(0.0, random.choice(THINK_MS_MAX))
@@ -213,24 +212,24 @@ def write_plain(node: ClientNode, shared: Shared) -> Play:
             value = b"plain %s %016x" % (node.name.encode(), random.getrandbits(64))
             written = shared.history.write(node.name, is_transactional=False)
             written.add(partition, value)
-            sent: Sent = yield from producer.send(*partition, value)
+            sent: Sent = await producer.send(*partition, value)
             written.sent.append((partition, value, sent))
             round_of_writes.append((written, sent))
         if KEYED in shared.topics:
             written = shared.history.write(node.name, is_transactional=False)
             place, key, new = shared.keyed.change(random, written)
-            round_of_writes.append((written, (yield from producer.send(*place, new, key))))
+            round_of_writes.append((written, await producer.send(*place, new, key)))
         failure: ClientError | None = None
         try:
-            yield from producer.flush()
+            await producer.flush()
         except ClientError as error:
             failure = error
         for written, sent in round_of_writes:
             written.outcome = _plain_outcome(sent.batch.outcome(sent.place)[1])
         if failure is not None:
             raise failure
-        yield pause
-    yield from producer.close()
+        await pause
+    await producer.close()
 
 
 def _plain_outcome(error: ClientError | None) -> Outcome:
@@ -239,15 +238,15 @@ def _plain_outcome(error: ClientError | None) -> Outcome:
     return Outcome.FAILED if isinstance(error, DeliveryFailed) else Outcome.UNKNOWN
 
 
-def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
+async def copy(node: ClientNode, shared: Shared, protocol: str) -> None:
     """Read one topic as a member of a group, and write each record to another, with the offsets, in transactions."""
     random = node.random
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, group=GROUP, group_protocol=protocol)
     producer = SimulatedProducer(node, ProducerSettings(f"id of {node.name}", COPIER_TIMEOUT_MS, 0))
-    yield from producer.init()
+    await producer.init()
     consumer.subscribe([INPUT])
     while not shared.is_over:
-        records: list[ConsumedRecord] = yield from consumer.poll(1_000)
+        records: list[ConsumedRecord] = await consumer.poll(1_000)
         if not records:
             continue
         written = shared.history.write(node.name, is_transactional=True)
@@ -263,60 +262,60 @@ def copy(node: ClientNode, shared: Shared, protocol: str) -> Play:
                 assert record.value is not None
                 target = TopicPartition(OUTPUT, record.offset % PARTITIONS[OUTPUT])
                 written.add(target, record.value + attempt)
-                sent: Sent = yield from producer.send(*target, record.value + attempt)
+                sent: Sent = await producer.send(*target, record.value + attempt)
                 written.sent.append((target, record.value + attempt, sent))
                 offsets[TopicPartition(record.topic, record.partition)] = OffsetAndMetadata(record.offset + 1)
             if random.random() < 0.5:
-                yield from producer.flush()
-            yield from _perhaps_too_late(node)
-            yield from producer.send_offsets(offsets, who)
-            yield from _perhaps_too_late(node)
-            yield from producer.flush()
+                await producer.flush()
+            await _perhaps_too_late(node)
+            await producer.send_offsets(offsets, who)
+            await _perhaps_too_late(node)
+            await producer.flush()
             written.outcome = Outcome.ENDING
-            yield from producer.commit()
+            await producer.commit()
             written.outcome = Outcome.COMMITTED
         except TransactionFailed:
             written.outcome = Outcome.FAILED
-            yield from producer.abort()
-            yield from consumer.seek_to_committed()
+            await producer.abort()
+            await consumer.seek_to_committed()
         except ClientError as error:
             end_in_doubt(written, error)
             raise
-    yield from consumer.close()
-    yield from producer.close()
+    await consumer.close()
+    await producer.close()
 
 
-def _perhaps_too_late(node: ClientNode) -> Play:
+async def _perhaps_too_late(node: ClientNode) -> None:
     """Now and then stand still for so long that the group goes on without the member, and its transaction is open still."""
     if node.random.random() < 0.01:
         node.stand_still(node.random.uniform(*TOO_LATE_MS))
-        yield Sleep(0.0, 1.0)
+        await Sleep(0.0, 1.0)
 
 
-def follow(node: ClientNode, shared: Shared, protocol: str) -> Play:
+async def follow(node: ClientNode, shared: Shared, protocol: str) -> None:
     """Read the input as the one member of a group, and commit offsets outside transactions."""
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, group=FOLLOWERS, group_protocol=protocol)
     consumer.subscribe([INPUT])
     commits = shared.commits
     is_doubtful = False
     while not shared.is_over:
-        records: list[ConsumedRecord] = yield from consumer.poll(1_000)
+        records: list[ConsumedRecord] = await consumer.poll(1_000)
         if not records:
             continue
         offsets = consumer.positions()
         before = node.sent(OFFSET_COMMIT)
         commits.ask(offsets)
         try:
-            yield from consumer.commit()
+            await consumer.commit()
         except CommitFailed:
             continue
         is_doubtful |= node.sent(OFFSET_COMMIT) != before + 1
         commits.answered(offsets, is_doubtful=is_doubtful)
-        yield Sleep(0.0, 1_000.0)
-    yield from consumer.close()
+        await Sleep(0.0, 1_000.0)
+    await consumer.close()
 
 
-def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> Play:
+async def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> None:
     """Read from the beginning, again and again."""
     counts = PARTITIONS | {topic: 1 for topic in SHORT_LIVED if topic in shared.topics}
     if KEYED in shared.topics:
@@ -324,16 +323,16 @@ def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel) -> P
     partitions = [TopicPartition(name, index) for name, count in counts.items() for index in range(count)]
     while not shared.is_over:
         consumer = SimulatedConsumer(node, isolation_level, min_bytes=node.random.choice(MIN_BYTES))
-        yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+        await consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
         notebook = Notebook(node.name, shared, isolation_level is IsolationLevel.READ_COMMITTED)
         for _ in range(node.random.randrange(10, 200)):
-            records: list[ConsumedRecord] = yield from consumer.poll(1_000)
+            records: list[ConsumedRecord] = await consumer.poll(1_000)
             for record in records:
                 notebook.saw(record)
-            yield Sleep(0.0, 2_000.0)
+            await Sleep(0.0, 2_000.0)
             if shared.is_over:
                 break
-        yield from consumer.close()
+        await consumer.close()
 
 
 class Notebook:
@@ -377,20 +376,20 @@ class Notebook:
         return records
 
 
-def read_all(
+async def read_all(
     node: ClientNode, partitions: Collection[TopicPartition], view: dict[TopicPartition, list[ConsumedRecord]]
-) -> Play:
+) -> None:
     """Read the partitions up to their end as read_committed shows them: fast, since compaction may remove records
     meanwhile.
     """
     latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
-    ends = yield from list_offsets(Cluster(node.settings), latest, IsolationLevel.READ_COMMITTED)
+    ends = await list_offsets(Cluster(node.settings), latest, IsolationLevel.READ_COMMITTED)
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, at_once_bytes=AT_ONCE_BYTES)
-    yield from consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
+    await consumer.assign(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
     view.update({one: [] for one in partitions})
     empty = 0
     while empty < 3 and any(offset < ends[one].offset for one, offset in consumer.positions().items()):
-        records: list[ConsumedRecord] = yield from consumer.poll(1_000)
+        records: list[ConsumedRecord] = await consumer.poll(1_000)
         empty = 0 if records else empty + 1
         for record in records:
             view[TopicPartition(record.topic, record.partition)].append(record)

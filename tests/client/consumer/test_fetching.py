@@ -11,7 +11,7 @@ import pytest
 from oncelog.client.consumer.fetching import Fetches, FetchSettings
 from oncelog.client.errors import OffsetOutOfRange
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Send
+from oncelog.client.net.flows import Send
 from oncelog.client.net.metadata import refresh
 from oncelog.client.values import Address, TopicPartition
 from oncelog.records import Record, build_batch

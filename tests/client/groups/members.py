@@ -10,7 +10,7 @@ from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, GroupSettings
 from oncelog.client.groups.subscription import decode_subscription, encode_assignment
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Wait
+from oncelog.client.net.flows import Wait
 from oncelog.client.values import TopicPartition
 from oncelog.wire import ErrorCode
 from tests.client.scripted import HELD, HERE, SETTINGS, ScriptedTransport, lost
@@ -128,7 +128,7 @@ class Pumped:
         if subscribes:
             self.core.subscribe([TOPIC], Callbacks(tell["+"], tell["-"], tell["!"]))
         self._pump = self.core.member.pump()
-        self._effect = next(self._pump)
+        self._effect = self._pump.send(None)
 
     def pump(self, is_so) -> None:
         """Run the pump until it is so."""
@@ -139,7 +139,7 @@ class Pumped:
         raise AssertionError("it did not come about")
 
     def _perform(self, effect):
-        is_idle = isinstance(effect, Wait) and effect.until_woken and effect.timeout_ms is None and not effect.tickets
+        is_idle = isinstance(effect, Wait) and effect.until_woken and effect.timeout_ms is None and not effect.awaited
         return [] if is_idle else self.transport._perform(effect)
 
     def poll(self) -> None:

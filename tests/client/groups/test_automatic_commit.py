@@ -10,7 +10,7 @@ from oncelog.client.consumer.fetching import FetchSettings
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Send
+from oncelog.client.net.flows import Send
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode
 from tests.client.groups.members import MINE, Coordinator, Pumped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-from oncelog.client.net.conversation import Send
+from oncelog.client.net.flows import Send
 from oncelog.client.requests import FIND_COORDINATOR, ApiRequest
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode

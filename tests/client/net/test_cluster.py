@@ -10,7 +10,7 @@ import pytest
 from oncelog.client.admin.operations import ask_controller
 from oncelog.client.errors import ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.net.conversation import InFlight, Send
+from oncelog.client.net.flows import InFlight, Send
 from oncelog.client.net.metadata import refresh
 from oncelog.client.requests import CREATE_TOPICS, HEARTBEAT, METADATA, ApiRequest
 from oncelog.client.values import Address, Node, TopicPartition

@@ -7,7 +7,7 @@ import pytest
 from oncelog.client import requests
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
 from oncelog.client.net.connection import BrokerConnection
-from oncelog.client.net.conversation import Ticket
+from oncelog.client.net.flows import PendingRequest
 from oncelog.client.requests import METADATA, ApiRequest, milliseconds
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, encode, message_class, message_module
@@ -73,8 +73,8 @@ def test_handshake_that_answers_something_else_is_none():
 def test_array_that_has_more_items_than_its_frame_is_none():
     """The codec would make room for as many before it saw the first."""
     connection = handshake(find_coordinator=(0, 3), metadata=(0, 12))
-    ticket = Ticket(ADDRESS, ApiRequest(METADATA, {"topics": None}))
-    correlation_id = correlation_of(connection.send(ticket))
+    pending = PendingRequest(ADDRESS, ApiRequest(METADATA, {"topics": None}))
+    correlation_id = correlation_of(connection.send(pending))
     many_brokers = b"\xff\xff\xff\xff\x0f"
     with pytest.raises(WireError, match="brokers has 4294967294 items, and the frame ends before"):
         connection.receive(struct.pack(">ixi", correlation_id, 0) + many_brokers + bytes(20))
@@ -82,34 +82,34 @@ def test_array_that_has_more_items_than_its_frame_is_none():
 
 def test_request_goes_out_in_the_newest_version_both_sides_speak():
     connection = handshake(find_coordinator=(0, 2))
-    ticket = Ticket(ADDRESS, FIND)
-    connection.send(ticket)
-    assert ticket.version == 2
+    pending = PendingRequest(ADDRESS, FIND)
+    connection.send(pending)
+    assert pending.version == 2
 
 
 def test_request_that_the_broker_is_too_old_for_is_not_sent():
     connection = handshake(end_txn=(0, 4))
     with pytest.raises(UnsupportedVersion, match="EndTxn version 5 to 5"):
-        connection.send(Ticket(ADDRESS, ApiRequest(requests.END_TXN, {}, version_min=5)))
+        connection.send(PendingRequest(ADDRESS, ApiRequest(requests.END_TXN, {}, version_min=5)))
     assert not connection.in_flight
 
 
 def test_answers_are_matched_in_the_order_of_the_requests():
     connection = handshake(find_coordinator=(0, 3))
-    tickets = [Ticket(ADDRESS, FIND) for _ in range(3)]
-    ids = [correlation_of(connection.send(ticket)) for ticket in tickets]
-    for number, (ticket, correlation_id) in enumerate(zip(tickets, ids, strict=True)):
-        assert connection.receive(found(3, correlation_id, f"host-{number}")) is ticket
-        assert ticket.result().host == f"host-{number}"
+    awaited = [PendingRequest(ADDRESS, FIND) for _ in range(3)]
+    ids = [correlation_of(connection.send(pending)) for pending in awaited]
+    for number, (pending, correlation_id) in enumerate(zip(awaited, ids, strict=True)):
+        assert connection.receive(found(3, correlation_id, f"host-{number}")) is pending
+        assert pending.result().host == f"host-{number}"
 
 
 def test_answer_to_another_request_is_malformed():
     connection = handshake(find_coordinator=(0, 3))
-    ticket = Ticket(ADDRESS, FIND)
-    correlation_id = correlation_of(connection.send(ticket))
+    pending = PendingRequest(ADDRESS, FIND)
+    correlation_id = correlation_of(connection.send(pending))
     with pytest.raises(WireError):
         connection.receive(found(3, correlation_id + 1))
-    assert not ticket.is_done
+    assert not pending.is_done
 
 
 def test_answer_to_no_request_is_malformed():
@@ -119,11 +119,11 @@ def test_answer_to_no_request_is_malformed():
 
 def test_lost_connection_fails_every_request_on_its_way():
     connection = handshake(find_coordinator=(0, 3))
-    tickets = [Ticket(ADDRESS, FIND) for _ in range(2)]
-    for ticket in tickets:
-        connection.send(ticket)
+    awaited = [PendingRequest(ADDRESS, FIND) for _ in range(2)]
+    for pending in awaited:
+        connection.send(pending)
     connection.lose("cut")
-    for ticket in tickets:
+    for pending in awaited:
         with pytest.raises(ConnectionLost) as raised:
-            ticket.result()
+            pending.result()
         assert raised.value.sent

@@ -10,7 +10,7 @@ import pytest
 
 from oncelog.client.errors import ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Wait
+from oncelog.client.net.flows import Wait
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.net.metadata import refresh, topics_of_every_node
 from oncelog.client.requests import METADATA, ApiRequest
@@ -226,9 +226,9 @@ def _topic(count: int, leader_id: int = 1) -> SimpleNamespace:
     return SimpleNamespace(error_code=error, name="t", is_internal=False, partitions=partitions)
 
 
-def _look(
+async def _look(
     search: LeaderSearch, transport: ScriptedTransport, partition: TopicPartition = PARTITION
-) -> Conversation[dict[TopicPartition, ClientError]]:
-    yield from search.look([partition], transport.now_ms)
-    yield Wait(search.tickets, 1000)
-    return (yield from search.take())
+) -> dict[TopicPartition, ClientError]:
+    await search.look([partition], transport.now_ms)
+    await Wait(search.awaited, 1000)
+    return await search.take()

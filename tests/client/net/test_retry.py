@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oncelog.client.net.conversation import Now, Sleep
+from oncelog.client.net.flows import Now, Sleep
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.retry_policy import RetryPolicy
 from tests.client.scripted import ScriptedTransport
@@ -23,21 +23,21 @@ def test_backoff_that_is_none_is_refused(wrong):
 
 
 def test_no_pause_goes_beyond_the_deadline():
-    def try_for(time_ms):
-        retries = yield from Retries.within(time_ms, RetryPolicy(400, 4000))
+    async def try_for(time_ms):
+        retries = await Retries.within(time_ms, RetryPolicy(400, 4000))
         tries = 1
-        while (yield from retries.pause()):
+        while await retries.pause():
             tries += 1
-        return tries, (yield Now())
+        return tries, await Now()
 
     tries, ended_ms = ScriptedTransport(lambda _: None).run(try_for(1000))
     assert (tries, ended_ms) == (3, 1000)
 
 
 def test_deadline_that_is_over_leaves_no_pause():
-    def try_once():
-        yield Sleep(10, 10)
-        retries = yield from Retries.within(0, RetryPolicy())
-        return (yield from retries.pause())
+    async def try_once():
+        await Sleep(10, 10)
+        retries = await Retries.within(0, RetryPolicy())
+        return await retries.pause()
 
     assert ScriptedTransport(lambda _: None).run(try_once()) is False

@@ -17,7 +17,7 @@ from oncelog.cli.log.directories import (
     read_node,
     topic_id_of,
 )
-from oncelog.cli.log.write_ahead_reading import WriteAheadContent, read_write_ahead
+from oncelog.cli.log.stored import WriteAheadContent, read_write_ahead
 from oncelog.environment import DiskError
 from oncelog.log import PARTITION_METADATA, read_topic_id, uuid_text
 from oncelog.log.checkpoints import (

@@ -16,7 +16,7 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.conversation import Conversation, Now, ask
+from oncelog.client.net.flows import Now, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
@@ -39,47 +39,45 @@ ASK_AGAIN_MS = 2_000
 soon the coordinator may give the id out, and then its description tells nothing of the transaction any more."""
 
 
-def abort_transaction(
-    cluster: Cluster, transactional_id: str, start_ms: int | None = None
-) -> Conversation[EndedTransaction]:
+async def abort_transaction(cluster: Cluster, transactional_id: str, start_ms: int | None = None) -> EndedTransaction:
     """Abort the transaction that is open, or the one that began at `start_ms`, and fence its producer.
 
     One that was decided already ends as it was decided. Returns when it is complete, or, once it is decided, when the time
     is over: a marker waits for a partition that has no leader. Raises BrokerRefused, RetriesExhausted, and OutcomeUnknown
     when it has ended by itself meanwhile, or nothing tells whether it is aborted.
     """
-    retries = yield from cluster.retries()
-    now = yield from _described(cluster, transactional_id, retries)
+    retries = await cluster.retries()
+    now = await _described(cluster, transactional_id, retries)
     if start_ms is None and now.state not in OPEN_STATES:
         return EndedTransaction(TransactionEnd.NOTHING_OPEN, now)
     wanted_ms = now.start_ms if start_ms is None else start_ms
     is_asked, cause, ask_at_ms = False, None, float("-inf")
     while now.start_ms == wanted_ms and now.state in OPEN_STATES:
-        moment_ms: float = yield Now()
+        moment_ms = await Now()
         if now.state == TransactionStateName.ONGOING and moment_ms >= ask_at_ms:
-            is_asked, cause = True, (yield from _ask_for_id(cluster, now, retries))
+            is_asked, cause = True, await _ask_for_id(cluster, now, retries)
             if isinstance(cause, BrokerRefused) and cause.error is ErrorCode.concurrent_transactions:
-                moment_ms = yield Now()
+                moment_ms = await Now()
                 ask_at_ms = moment_ms + ASK_AGAIN_MS
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             break
         try:
-            now = yield from _described(cluster, transactional_id, retries)
+            now = await _described(cluster, transactional_id, retries)
         except RetriesExhausted:
             break
     end = _end(now, wanted_ms, cause)
     is_aborted = end is TransactionEnd.ABORTED and now.state not in OPEN_STATES
-    return EndedTransaction(end, now, is_asked and is_aborted and (yield from _fence(cluster, now, retries)))
+    return EndedTransaction(end, now, is_asked and is_aborted and await _fence(cluster, now, retries))
 
 
-def _described(cluster: Cluster, transactional_id: str, retries: Retries) -> Conversation[TransactionDescription]:
-    found = yield from describe_transactions(cluster, [transactional_id], retries=retries)
+async def _described(cluster: Cluster, transactional_id: str, retries: Retries) -> TransactionDescription:
+    found = await describe_transactions(cluster, [transactional_id], retries=retries)
     return found[transactional_id]
 
 
-def _ask_for_id(
+async def _ask_for_id(
     cluster: Cluster, now: TransactionDescription, retries: Retries
-) -> Conversation[ConnectionLost | RetriesExhausted | BrokerRefused | None]:
+) -> ConnectionLost | RetriesExhausted | BrokerRefused | None:
     """Ask once for the id; return why it was not given out. Raises BrokerRefused where that will not change.
 
     The coordinator aborts a transaction that is open first, and answers CONCURRENT_TRANSACTIONS (KIP-98): what came of it, the
@@ -94,8 +92,8 @@ def _ask_for_id(
     request = ApiRequest(requests.INIT_PRODUCER_ID, fields, version_min=OWN_IDENTITY_VERSION)
     kind = CoordinatorKind.TRANSACTION
     try:
-        address = yield from cluster.coordinator(kind, now.transactional_id, retries)
-        answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+        address = await cluster.coordinator(kind, now.transactional_id, retries)
+        answer = await ask(address, request, await cluster.answer_timeout_ms(retries))
     except (ConnectionLost, RetriesExhausted) as error:
         cluster.forget_coordinator(kind, now.transactional_id)
         return error
@@ -109,19 +107,19 @@ def _ask_for_id(
     return refusal
 
 
-def _fence(cluster: Cluster, now: TransactionDescription, retries: Retries) -> Conversation[bool]:
+async def _fence(cluster: Cluster, now: TransactionDescription, retries: Retries) -> bool:
     """Take the id of a transaction that was aborted. Whether that has come about.
 
     The abort alone is one epoch further, which its producer may take for the end of its own transaction, and go on (KIP-890).
     """
     while True:
         try:
-            error = yield from _ask_for_id(cluster, now, retries)
+            error = await _ask_for_id(cluster, now, retries)
         except BrokerRefused:
             return False
         if error is None or (isinstance(error, BrokerRefused) and error.error in OVERTAKEN):
             return True
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             return False
 
 

@@ -11,7 +11,6 @@ from oncelog.client.errors import BrokerRefused, UnsupportedVersion
 from oncelog.client.groups.subscription import decode_assignment
 from oncelog.client.groups.values import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest
@@ -22,9 +21,7 @@ LIST_STATES_VERSION, LIST_TYPES_VERSION = 4, 5
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-def list_groups(
-    cluster: Cluster, *, states: Sequence[str] = (), types: Sequence[str] = ()
-) -> Conversation[list[GroupListing]]:
+async def list_groups(cluster: Cluster, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
     """The groups that all nodes together coordinate, with filters where any are given.
 
     Raises BrokerRefused, or UnsupportedVersion for a filter that a broker does not know.
@@ -32,7 +29,7 @@ def list_groups(
     lowest = LIST_TYPES_VERSION if types else LIST_STATES_VERSION if states else 0
     fields = {"states_filter": list(states), "types_filter": list(types)}
     request = ApiRequest(requests.LIST_GROUPS, fields, version_min=lowest)
-    return (yield from ask_every_node(cluster, request, _listed, "listing groups"))
+    return await ask_every_node(cluster, request, _listed, "listing groups")
 
 
 def _listed(message: Any) -> list[GroupListing]:
@@ -47,18 +44,16 @@ def _listed(message: Any) -> list[GroupListing]:
     ]
 
 
-def describe_group(cluster: Cluster, group: str) -> Conversation[GroupDescription]:
+async def describe_group(cluster: Cluster, group: str) -> GroupDescription:
     """One group of either type; its state is Dead when there is none. Raises BrokerRefused or RetriesExhausted."""
-    retries = yield from cluster.retries()
-    coordinator = yield from cluster.coordinator(CoordinatorKind.GROUP, group, retries)
+    retries = await cluster.retries()
+    coordinator = await cluster.coordinator(CoordinatorKind.GROUP, group, retries)
     try:
-        found = yield from _ask_about(
-            cluster, group, ApiRequest(requests.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
-        )
+        found = await _ask_about(cluster, group, ApiRequest(requests.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]}))
     except (BrokerRefused, UnsupportedVersion) as error:
         if isinstance(error, BrokerRefused) and error.error is not ErrorCode.group_id_not_found:
             raise
-        return (yield from _describe_classic(cluster, group, coordinator))
+        return await _describe_classic(cluster, group, coordinator)
     return GroupDescription(
         group=group,
         type=CONSUMER,
@@ -72,9 +67,9 @@ def describe_group(cluster: Cluster, group: str) -> Conversation[GroupDescriptio
     )
 
 
-def _describe_classic(cluster: Cluster, group: str, coordinator: Address) -> Conversation[GroupDescription]:
+async def _describe_classic(cluster: Cluster, group: str, coordinator: Address) -> GroupDescription:
     try:
-        found = yield from _ask_about(cluster, group, ApiRequest(requests.DESCRIBE_GROUPS, {"groups": [group]}))
+        found = await _ask_about(cluster, group, ApiRequest(requests.DESCRIBE_GROUPS, {"groups": [group]}))
     except BrokerRefused as error:
         if error.error is not ErrorCode.group_id_not_found:
             raise
@@ -90,9 +85,9 @@ def _describe_classic(cluster: Cluster, group: str, coordinator: Address) -> Con
     )
 
 
-def _ask_about(cluster: Cluster, group: str, request: ApiRequest) -> Conversation[Any]:
+async def _ask_about(cluster: Cluster, group: str, request: ApiRequest) -> Any:
     what = f"describing group {group!r}"
-    answer = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _described_error, what)
+    answer = await ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _described_error, what)
     return answer.groups[0]
 
 
@@ -140,11 +135,11 @@ def _readable_assignment(data: bytes) -> frozenset[TopicPartition]:
         return frozenset()
 
 
-def delete_group(cluster: Cluster, group: str) -> Conversation[None]:
+async def delete_group(cluster: Cluster, group: str) -> None:
     """Delete a group that has no members, with its offsets. Raises BrokerRefused or RetriesExhausted."""
     request = ApiRequest(requests.DELETE_GROUPS, {"groups_names": [group]})
     what = f"deleting group {group!r}"
-    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _deleted_error, what)
+    await ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, _deleted_error, what)
 
 
 def _deleted_error(message: Any) -> ErrorCode:
@@ -152,7 +147,7 @@ def _deleted_error(message: Any) -> ErrorCode:
     return error
 
 
-def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> Conversation[None]:
+async def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicPartition]) -> None:
     """Forget what a group has committed in topics that no member reads.
 
     Raises BrokerRefused for the first partition that was refused, or RetriesExhausted.
@@ -163,7 +158,7 @@ def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[TopicParti
     ]
     request = ApiRequest(requests.OFFSET_DELETE, {"group_id": group, "topics": topics})
     what = f"deleting offsets of group {group!r}"
-    answer = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, lambda m: m.error_code, what)
+    answer = await ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, lambda m: m.error_code, what)
     for topic in answer.topics:
         for item in topic.partitions:
             if item.error_code is not ErrorCode.none:

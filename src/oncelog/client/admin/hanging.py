@@ -16,7 +16,7 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.flows import ask
 from oncelog.client.net.metadata import refresh
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
@@ -32,16 +32,16 @@ Owners = dict[int, TransactionDescription]
 """Whose the producer ids are, as far as a coordinator knows."""
 
 
-def find_hanging(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Conversation[list[HangingProducer]]:
+async def find_hanging(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
     """The transactions that hang in these partitions. Raises BrokerRefused or RetriesExhausted.
 
     One that ends just now is open in a partition and not at its coordinator for a moment. So the partitions are asked before
     the coordinators and after them: what is open both times, and not in between at its coordinator, gets no marker any more.
     """
-    before = yield from _open_in(cluster, partitions)
-    owners = yield from _owners(cluster, {producer_id for _, producer_id in before})
+    before = await _open_in(cluster, partitions)
+    owners = await _owners(cluster, {producer_id for _, producer_id in before})
     suspects = {key for key in before if not _is_open_at(owners.get(key[1]), key[0])}
-    after = yield from _open_in(cluster, {partition for partition, _ in suspects})
+    after = await _open_in(cluster, {partition for partition, _ in suspects})
     return [
         HangingProducer(key[0], state, owners[key[1]].transactional_id if key[1] in owners else None)
         for key, state in sorted(after.items())
@@ -49,47 +49,47 @@ def find_hanging(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Conv
     ]
 
 
-def abort_hanging(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Conversation[HangingProducer]:
+async def abort_hanging(cluster: Cluster, partition: TopicPartition, start_offset: int) -> HangingProducer:
     """End a transaction that hangs in a partition from this offset on, there alone, as aborted: with a marker of its own.
 
     Raises IllegalState where none hangs there, or its producer has a transaction open: a marker could split that. Raises
     BrokerRefused or RetriesExhausted.
     """
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     ended: HangingProducer | None = None
     while True:
-        found = yield from _hanging_at(cluster, partition, start_offset)
+        found = await _hanging_at(cluster, partition, start_offset)
         if found is None:
             if ended is None:
                 raise IllegalState(f"no transaction hangs in {partition} from offset {start_offset} on")
             return ended
         ended = found
-        cause = yield from _write_marker(cluster, found, retries)
+        cause = await _write_marker(cluster, found, retries)
         if cause is None:
             return ended
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"aborting the transaction that hangs in {partition}: {cause}") from cause
 
 
-def _hanging_at(cluster: Cluster, partition: TopicPartition, start_offset: int) -> Conversation[HangingProducer | None]:
+async def _hanging_at(cluster: Cluster, partition: TopicPartition, start_offset: int) -> HangingProducer | None:
     """Raises IllegalState where its producer has a transaction open, there or anywhere."""
-    states = (yield from _open_in(cluster, [partition])).values()
+    states = (await _open_in(cluster, [partition])).values()
     before = next((state for state in states if state.transaction_start_offset == start_offset), None)
     if before is None:
         return None
-    owner = (yield from _owners(cluster, {before.producer_id})).get(before.producer_id)
+    owner = (await _owners(cluster, {before.producer_id})).get(before.producer_id)
     if owner is not None and owner.state in OPEN_STATES:
         raise IllegalState(
             f"transactional id {owner.transactional_id!r} has a transaction open: that is to be aborted first"
         )
-    after = (yield from _open_in(cluster, [partition])).get((partition, before.producer_id))
+    after = (await _open_in(cluster, [partition])).get((partition, before.producer_id))
     if after is None or not _is_same(after, before):
         return None
     return HangingProducer(partition, after, None if owner is None else owner.transactional_id)
 
 
-def _open_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Conversation[Open]:
-    told = yield from describe_producers(cluster, partitions)
+async def _open_in(cluster: Cluster, partitions: Iterable[TopicPartition]) -> Open:
+    told = await describe_producers(cluster, partitions)
     return {
         (partition, state.producer_id): state
         for partition, states in told.items()
@@ -109,47 +109,47 @@ def _is_open_at(owner: TransactionDescription | None, partition: TopicPartition)
     return owner is not None and owner.state in OPEN_STATES and partition in owner.partitions
 
 
-def _owners(cluster: Cluster, producer_ids: Collection[int]) -> Conversation[Owners]:
+async def _owners(cluster: Cluster, producer_ids: Collection[int]) -> Owners:
     """Whose transactions are not open is only known while every coordinator stays where it is.
 
     The nodes do not answer at one moment. One that is not told yet that it coordinates lists nothing, and the one before it
     lists nothing any more. Raises BrokerRefused where an id may have a coordinator that does not answer, and RetriesExhausted.
     """
-    owners = yield from _listed_owners(cluster, producer_ids)
+    owners = await _listed_owners(cluster, producer_ids)
     if all(one in owners and owners[one].state in OPEN_STATES for one in producer_ids):
         return owners
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     while True:
-        before = yield from _coordinators(cluster)
-        owners = yield from _listed_owners(cluster, producer_ids)
-        if before == (yield from _coordinators(cluster)):
+        before = await _coordinators(cluster)
+        owners = await _listed_owners(cluster, producer_ids)
+        if before == await _coordinators(cluster):
             return owners
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted("asking whose transactions are open: coordinators keep moving")
 
 
-def _listed_owners(cluster: Cluster, producer_ids: Collection[int]) -> Conversation[Owners]:
+async def _listed_owners(cluster: Cluster, producer_ids: Collection[int]) -> Owners:
     if not producer_ids:
         return {}
-    listed = yield from list_transactions(cluster, producer_ids=sorted(producer_ids))
+    listed = await list_transactions(cluster, producer_ids=sorted(producer_ids))
     ids = {item.transactional_id: item.producer_id for item in listed}
-    described = yield from describe_transactions(cluster, sorted(ids), skip_missing=True)
+    described = await describe_transactions(cluster, sorted(ids), skip_missing=True)
     return {ids[transactional_id]: description for transactional_id, description in described.items()}
 
 
-def _coordinators(cluster: Cluster) -> Conversation[dict[TopicPartition, tuple[Address | None, int]]]:
+async def _coordinators(cluster: Cluster) -> dict[TopicPartition, tuple[Address | None, int]]:
     """Where the coordinators are, and under which leader epochs. Each has said itself that it leads."""
-    (topic,) = yield from refresh(cluster, [TRANSACTION_STATE])
+    (topic,) = await refresh(cluster, [TRANSACTION_STATE])
     for item in topic.partitions:
         if item.leader < 0:
             what = f"asking whose transactions are open: {TRANSACTION_STATE}-{item.partition} has no leader"
             raise BrokerRefused(ErrorCode.coordinator_not_available, what)
     partitions = [TopicPartition(TRANSACTION_STATE, item.partition) for item in topic.partitions]
-    yield from describe_producers(cluster, partitions)
+    await describe_producers(cluster, partitions)
     return {one: (cluster.leader(one), cluster.leader_epoch(one)) for one in partitions}
 
 
-def _write_marker(cluster: Cluster, found: HangingProducer, retries: Retries) -> Conversation[ClientError | None]:
+async def _write_marker(cluster: Cluster, found: HangingProducer, retries: Retries) -> ClientError | None:
     """Once: whether it is still needed is looked at before it is tried again. Return why it is not known to be written."""
     state = found.state
     marker = {
@@ -165,7 +165,7 @@ def _write_marker(cluster: Cluster, found: HangingProducer, retries: Retries) ->
     if leader is None:
         return RetriesExhausted(f"no leader is known for {found.partition}")
     try:
-        answer = yield from ask(leader, request, (yield from cluster.answer_timeout_ms(retries)))
+        answer = await ask(leader, request, await cluster.answer_timeout_ms(retries))
     except ConnectionLost as lost:
         cluster.forget_leader(found.partition)
         return lost

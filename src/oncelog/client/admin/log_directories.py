@@ -9,7 +9,7 @@ from typing import Any
 from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.flows import ask
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import refresh
 from oncelog.client.net.rights import refused
@@ -18,23 +18,21 @@ from oncelog.client.values import Address, ReplicaLog, TopicPartition
 from oncelog.wire import ErrorCode
 
 
-def log_directories(cluster: Cluster) -> Conversation[dict[int, tuple[str, ...]]]:
+async def log_directories(cluster: Cluster) -> dict[int, tuple[str, ...]]:
     """The log directories of each broker by its number; one that is offline is left out. Raises BrokerRefused."""
     found: dict[int, tuple[str, ...]] = {}
-    for broker, results in (yield from _ask_all(cluster, ())).items():
+    for broker, results in (await _ask_all(cluster, ())).items():
         found[broker] = tuple(str(one.log_dir) for one in results if one.error_code is ErrorCode.none)
     return found
 
 
-def describe_replica_logs(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> Conversation[tuple[ReplicaLog, ...]]:
+async def describe_replica_logs(cluster: Cluster, partitions: Iterable[TopicPartition]) -> tuple[ReplicaLog, ...]:
     """The logs of all replicas of these partitions, those under way to another directory among them. Raises BrokerRefused."""
     topics = [
         {"topic": topic, "partitions": [item.partition for item in items]}
         for topic, items in by_topic(partitions).items()
     ]
-    answers = yield from _ask_all(cluster, topics)
+    answers = await _ask_all(cluster, topics)
     return tuple(
         ReplicaLog(
             TopicPartition(str(topic.name), int(item.partition_index)),
@@ -51,12 +49,12 @@ def describe_replica_logs(
     )
 
 
-def _ask_all(cluster: Cluster, topics: Iterable[Mapping[str, Any]]) -> Conversation[dict[int, Any]]:
+async def _ask_all(cluster: Cluster, topics: Iterable[Mapping[str, Any]]) -> dict[int, Any]:
     request = ApiRequest(requests.DESCRIBE_LOG_DIRS, {"topics": list(topics)})
-    yield from refresh(cluster, ())
+    await refresh(cluster, ())
     answers: dict[int, Any] = {}
     for node in cluster.nodes.values():
-        answer = yield from ask(Address(node.host, node.port), request)
+        answer = await ask(Address(node.host, node.port), request)
         error = getattr(answer, "error_code", ErrorCode.none)
         if error is not ErrorCode.none:
             raise refused(request, error, f"describing the log directories of broker {node.node_id}")
@@ -64,7 +62,7 @@ def _ask_all(cluster: Cluster, topics: Iterable[Mapping[str, Any]]) -> Conversat
     return answers
 
 
-def move_replica_logs(cluster: Cluster, broker: int, paths: Mapping[TopicPartition, str]) -> Conversation[None]:
+async def move_replica_logs(cluster: Cluster, broker: int, paths: Mapping[TopicPartition, str]) -> None:
     """Begin to move replicas to other log directories of their broker. Where one is already, nothing happens, and a move
     that is under way to elsewhere ends.
 
@@ -84,11 +82,11 @@ def move_replica_logs(cluster: Cluster, broker: int, paths: Mapping[TopicPartiti
         for path, partitions in by_path.items()
     ]
     request = ApiRequest(requests.ALTER_REPLICA_LOG_DIRS, {"dirs": dirs})
-    yield from refresh(cluster, ())
+    await refresh(cluster, ())
     node = cluster.nodes.get(broker)
     if node is None:
         raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
-    answer = yield from ask(Address(node.host, node.port), request)
+    answer = await ask(Address(node.host, node.port), request)
     for topic in answer.results:
         for item in topic.partitions:
             if item.error_code is not ErrorCode.none:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from oncelog.client import requests
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, ask_any, last_cause
-from oncelog.client.net.conversation import Conversation, Handshake, ask, ask_all
+from oncelog.client.net.flows import Handshake, ask, ask_all
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.metadata import refresh
 from oncelog.client.net.rights import refused
@@ -27,7 +27,6 @@ from oncelog.client.values import (
     TopicPartition,
 )
 from oncelog.wire import ErrorCode
-from oncelog.wire.offered_versions import OfferedVersions
 
 T = TypeVar("T")
 
@@ -35,27 +34,27 @@ CREATE_WITH_DEFAULTS_VERSION = 4
 CONTROLLER_TIMEOUT_MS = 30_000
 
 
-def describe_topics(
+async def describe_topics(
     cluster: Cluster, topics: Iterable[str] | None, wanted: Iterable[TopicPartition] = ()
-) -> Conversation[list[TopicDescription]]:
+) -> list[TopicDescription]:
     """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
-    return (yield from refresh(cluster, topics, wanted=wanted))
+    return await refresh(cluster, topics, wanted=wanted)
 
 
-def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> Conversation[None]:
+async def create_topics(cluster: Cluster, topics: Sequence[NewTopic]) -> None:
     """Create topics and wait until their leaders are known. Raises BrokerRefused for the first that was refused."""
     defaults = any(topic.partitions == -1 or topic.replication_factor == -1 for topic in topics)
     fields = {"topics": [_new_topic(topic) for topic in topics], "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     lowest = CREATE_WITH_DEFAULTS_VERSION if defaults else 0
     request = ApiRequest(requests.CREATE_TOPICS, fields, version_min=lowest)
-    answer = yield from ask_controller(cluster, request, "topics")
+    answer = await ask_controller(cluster, request, "topics")
     for result in answer.topics:
         if result.error_code is not ErrorCode.none:
             message = getattr(result, "error_message", None)
             raise refused(
                 request, result.error_code, f"creating topic {result.name}", topic=result.name, message=message
             )
-    yield from _await_topics(cluster, {topic.name for topic in topics})
+    await _await_topics(cluster, {topic.name for topic in topics})
 
 
 def _new_topic(topic: NewTopic) -> dict[str, Any]:
@@ -68,13 +67,13 @@ def _new_topic(topic: NewTopic) -> dict[str, Any]:
     }
 
 
-def _await_topics(cluster: Cluster, names: set[str]) -> Conversation[None]:
-    retries = yield from cluster.retries()
+async def _await_topics(cluster: Cluster, names: set[str]) -> None:
+    retries = await cluster.retries()
     while True:
-        described = yield from refresh(cluster, names, retries=retries)
+        described = await refresh(cluster, names, retries=retries)
         if all(_is_ready(topic) for topic in described):
             return
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"no leader yet for {', '.join(sorted(names))}")
 
 
@@ -82,11 +81,11 @@ def _is_ready(topic: TopicDescription) -> bool:
     return topic.error is ErrorCode.none and all(partition.leader >= 0 for partition in topic.partitions)
 
 
-def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
+async def delete_topics(cluster: Cluster, names: Sequence[str]) -> None:
     """Delete topics. Raises BrokerRefused for the first that was refused."""
     fields = {"topic_names": list(names), "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     request = ApiRequest(requests.DELETE_TOPICS, fields)
-    answer = yield from ask_controller(cluster, request, "topics")
+    answer = await ask_controller(cluster, request, "topics")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
             message = getattr(result, "error_message", None)
@@ -97,22 +96,20 @@ def delete_topics(cluster: Cluster, names: Sequence[str]) -> Conversation[None]:
         cluster.forget_topic(name)
 
 
-def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversation[Any]:
+async def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Any:
     """Ask the controller, as Metadata names it, or any node where it names none."""
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     while True:
-        yield from refresh(cluster, (), retries=retries)
+        await refresh(cluster, (), retries=retries)
         node = cluster.nodes.get(cluster.controller_id)
         if node is None:
-            return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what, retries))
+            return await ask_any(cluster, request, lambda _: ErrorCode.none, what, retries)
         try:
-            answer = yield from ask(
-                Address(node.host, node.port), request, (yield from cluster.answer_timeout_ms(retries))
-            )
+            answer = await ask(Address(node.host, node.port), request, await cluster.answer_timeout_ms(retries))
         except ConnectionLost as lost:
             # What was sent may have been carried out, and would be refused the second time.
             cluster.forget_controller()
-            if lost.sent or not (yield from retries.pause()):
+            if lost.sent or not await retries.pause():
                 raise
             continue
         errors = {result.error_code for result in _results(answer) if hasattr(result, "error_code")}
@@ -120,7 +117,7 @@ def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> Conversa
         if ErrorCode.not_controller not in errors:
             return answer
         cluster.forget_controller()
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise BrokerRefused(ErrorCode.not_controller, what)
 
 
@@ -132,26 +129,26 @@ def _results(answer: Any) -> Iterable[Any]:
     return results
 
 
-def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> Conversation[None]:
+async def create_partitions(cluster: Cluster, counts: Mapping[str, int]) -> None:
     """Give topics so many partitions, and wait until they have leaders. Raises BrokerRefused for the first refused."""
     topics = [{"name": name, "count": count, "assignments": None} for name, count in counts.items()]
     fields = {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS), "validate_only": False}
     request = ApiRequest(requests.CREATE_PARTITIONS, fields)
-    answer = yield from ask_controller(cluster, request, "partitions")
+    answer = await ask_controller(cluster, request, "partitions")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
             what = f"adding partitions to topic {result.name}"
             raise refused(request, result.error_code, what, topic=result.name, message=result.error_message)
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     while True:
-        described = yield from refresh(cluster, counts, retries=retries)
+        described = await refresh(cluster, counts, retries=retries)
         if all(_is_ready(topic) and len(topic.partitions) >= counts[topic.name] for topic in described):
             return
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"no leader yet for {', '.join(sorted(counts))}")
 
 
-def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Conversation[dict[TopicPartition, int]]:
+async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Delete what is before these offsets, -1 for everything; where each partition begins now.
 
     Raises BrokerRefused or RetriesExhausted.
@@ -169,7 +166,7 @@ def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> Co
             requests.DELETE_RECORDS, {"topics": topics, "timeout": milliseconds(cluster.settings.request_timeout_ms)}
         )
 
-    return (yield from ask_leaders(cluster, before, request, _low_watermarks, "deleting records"))
+    return await ask_leaders(cluster, before, request, _low_watermarks, "deleting records")
 
 
 def _low_watermarks(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, int]]:
@@ -178,22 +175,22 @@ def _low_watermarks(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, i
             yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, int(item.low_watermark)
 
 
-def broker_versions(cluster: Cluster) -> Conversation[list[BrokerVersions]]:
+async def broker_versions(cluster: Cluster) -> list[BrokerVersions]:
     """What each node serves. Raises ConnectionLost for one that does not answer."""
-    yield from refresh(cluster, ())
+    await refresh(cluster, ())
     found = []
     for node in cluster.nodes.values():
-        handshake: OfferedVersions = yield Handshake(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
+        handshake = await Handshake(Address(node.host, node.port), cluster.settings.connect_timeout_ms)
         found.append(BrokerVersions(node, dict(handshake.versions)))
     return found
 
 
-def describe_cluster(cluster: Cluster) -> Conversation[ClusterDescription]:
-    yield from refresh(cluster, ())
+async def describe_cluster(cluster: Cluster) -> ClusterDescription:
+    await refresh(cluster, ())
     return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(cluster.nodes.values()))
 
 
-def describe_configs(
+async def describe_configs(
     cluster: Cluster,
     *,
     topics: Sequence[str] = (),
@@ -201,7 +198,7 @@ def describe_configs(
     broker: int | None = None,
     every_broker: bool = False,
     documentation: bool = False,
-) -> Conversation[dict[str, tuple[ConfigEntry, ...]]]:
+) -> dict[str, tuple[ConfigEntry, ...]]:
     """The settings of topics and groups by name, of a broker by its number as text, and, under "", of every broker.
 
     Raises BrokerRefused, and ValueError where two of them have the same name.
@@ -223,7 +220,7 @@ def describe_configs(
     if documentation:
         fields["include_documentation"] = True
     request = ApiRequest(requests.DESCRIBE_CONFIGS, fields)
-    answer = yield from _ask_about_settings(cluster, request, broker, "describing settings")
+    answer = await _ask_about_settings(cluster, request, broker, "describing settings")
     for result in answer.results:
         if result.error_code is not ErrorCode.none:
             name = result.resource_name
@@ -231,9 +228,9 @@ def describe_configs(
     return {str(result.resource_name): tuple(map(_config_entry, result.configs)) for result in answer.results}
 
 
-def alter_configs(
+async def alter_configs(
     cluster: Cluster, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
-) -> Conversation[None]:
+) -> None:
     """Change some settings and leave the others. Raises BrokerRefused."""
     configs = [
         {"name": change.name, "config_operation": int(change.operation), "value": change.value} for change in changes
@@ -244,7 +241,7 @@ def alter_configs(
     }
     broker = int(resource.name) if resource.kind is ConfigKind.BROKER and resource.name else None
     request = ApiRequest(requests.INCREMENTAL_ALTER_CONFIGS, fields)
-    answer = yield from _ask_about_settings(cluster, request, broker, "changing settings")
+    answer = await _ask_about_settings(cluster, request, broker, "changing settings")
     for result in answer.responses:
         if result.error_code is not ErrorCode.none:
             raise refused(
@@ -256,15 +253,15 @@ def alter_configs(
             )
 
 
-def _ask_about_settings(cluster: Cluster, request: ApiRequest, broker: int | None, what: str) -> Conversation[Any]:
+async def _ask_about_settings(cluster: Cluster, request: ApiRequest, broker: int | None, what: str) -> Any:
     """A broker speaks for itself alone; any of them speaks for what they have in common."""
     if broker is None:
-        return (yield from ask_any(cluster, request, lambda _: ErrorCode.none, what))
-    yield from refresh(cluster, ())
+        return await ask_any(cluster, request, lambda _: ErrorCode.none, what)
+    await refresh(cluster, ())
     node = cluster.nodes.get(broker)
     if node is None:
         raise BrokerRefused(ErrorCode.broker_not_available, f"broker {broker}")
-    return (yield from ask(Address(node.host, node.port), request))
+    return await ask(Address(node.host, node.port), request)
 
 
 def _config_entry(entry: Any) -> ConfigEntry:
@@ -279,26 +276,24 @@ def _config_entry(entry: Any) -> ConfigEntry:
     )
 
 
-def ask_every_node(
-    cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str
-) -> Conversation[list[T]]:
+async def ask_every_node(cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str) -> list[T]:
     """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or RetriesExhausted.
 
     A node that does not answer is asked again as long as the others name it: what it coordinated is another one's then.
     """
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     cause: ClientError | None = None
     while True:
         try:
-            yield from refresh(cluster, (), retries=retries)
+            await refresh(cluster, (), retries=retries)
         except RetriesExhausted as exhausted:
             raise RetriesExhausted(f"{what}: {cause or exhausted}") from cause or exhausted
-        timeout_ms = yield from cluster.answer_timeout_ms(retries)
-        tickets = yield from ask_all(((address, request) for address in cluster.node_addresses()), timeout_ms)
+        timeout_ms = await cluster.answer_timeout_ms(retries)
+        awaited = await ask_all(((address, request) for address in cluster.node_addresses()), timeout_ms)
         try:
-            answers = [ticket.result() for ticket in tickets]
+            answers = [pending.result() for pending in awaited]
         except ConnectionLost as lost:
-            cause = yield from last_cause(retries, cause, lost)
+            cause = await last_cause(retries, cause, lost)
         else:
             errors = {answer.error_code for answer in answers} - {ErrorCode.none}
             if not errors:
@@ -306,5 +301,5 @@ def ask_every_node(
             for error in errors - RETRIABLE:
                 raise refused(request, error, what)
             cause = refused(request, min(errors), request.api.name)
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"{what}: {cause}") from cause

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from oncelog.client import requests
 from oncelog.client.admin.operations import CONTROLLER_TIMEOUT_MS, ask_controller
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
@@ -15,9 +14,7 @@ from oncelog.client.values import PartitionReassignment, TopicPartition
 from oncelog.wire import ErrorCode
 
 
-def reassign_partitions(
-    cluster: Cluster, replicas: Mapping[TopicPartition, Sequence[int] | None]
-) -> Conversation[None]:
+async def reassign_partitions(cluster: Cluster, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
     """Have these brokers keep these partitions, the first one lead; None ends what is under way. The cluster goes on by itself.
 
     Raises BrokerRefused for the first that was refused.
@@ -32,7 +29,7 @@ def reassign_partitions(
     request = ApiRequest(
         requests.ALTER_PARTITION_REASSIGNMENTS, {"topics": topics, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     )
-    answer = yield from ask_controller(cluster, request, "reassignments")
+    answer = await ask_controller(cluster, request, "reassignments")
     if answer.error_code is not ErrorCode.none:
         raise refused(request, answer.error_code, "reassigning partitions", message=answer.error_message)
     for topic in answer.responses:
@@ -42,12 +39,12 @@ def reassign_partitions(
                 raise refused(request, item.error_code, what, topic=topic.name, message=item.error_message)
 
 
-def partition_reassignments(cluster: Cluster) -> Conversation[dict[TopicPartition, PartitionReassignment]]:
+async def partition_reassignments(cluster: Cluster) -> dict[TopicPartition, PartitionReassignment]:
     """The reassignments that are under way. Raises BrokerRefused."""
     request = ApiRequest(
         requests.LIST_PARTITION_REASSIGNMENTS, {"topics": None, "timeout": milliseconds(CONTROLLER_TIMEOUT_MS)}
     )
-    answer = yield from ask_controller(cluster, request, "reassignments")
+    answer = await ask_controller(cluster, request, "reassignments")
     if answer.error_code is not ErrorCode.none:
         raise refused(request, answer.error_code, "listing reassignments", message=answer.error_message)
     return {

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from oncelog.client import requests
 from oncelog.client.net.cluster import Cluster, ask_any
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.requests import ApiRequest
 from oncelog.wire import ErrorCode
 
@@ -17,7 +16,7 @@ WRITE = 4
 NOT_TOLD = -(2**31)
 
 
-def unwritable_topics(cluster: Cluster, topics: Iterable[str]) -> Conversation[frozenset[str]]:
+async def unwritable_topics(cluster: Cluster, topics: Iterable[str]) -> frozenset[str]:
     """The topics that this user may see but not write. Raises RetriesExhausted or UnsupportedVersion."""
     fields = {
         "topics": [{"name": name} for name in sorted(set(topics))],
@@ -25,7 +24,7 @@ def unwritable_topics(cluster: Cluster, topics: Iterable[str]) -> Conversation[f
         "include_topic_authorized_operations": True,
     }
     request = ApiRequest(requests.METADATA, fields, version_min=OPERATIONS_VERSION)
-    answer = yield from ask_any(cluster, request, lambda _: ErrorCode.none, "asking what is allowed")
+    answer = await ask_any(cluster, request, lambda _: ErrorCode.none, "asking what is allowed")
     return frozenset(str(topic.name) for topic in answer.topics if _is_told_not_to(topic.topic_authorized_operations))
 
 

@@ -9,7 +9,6 @@ from oncelog.client import requests
 from oncelog.client.admin.operations import ask_every_node
 from oncelog.client.errors import BrokerRefused
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.retry import Retries
 from oncelog.client.requests import ApiRequest
@@ -17,9 +16,9 @@ from oncelog.client.values import ProducerState, TopicPartition, TransactionDesc
 from oncelog.wire import ErrorCode
 
 
-def describe_producers(
+async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition]
-) -> Conversation[dict[TopicPartition, tuple[ProducerState, ...]]]:
+) -> dict[TopicPartition, tuple[ProducerState, ...]]:
     """What each partition's leader knows of the producers that write to it. Raises BrokerRefused, RetriesExhausted."""
 
     def request(group: Sequence[TopicPartition]) -> ApiRequest:
@@ -29,7 +28,7 @@ def describe_producers(
         ]
         return ApiRequest(requests.DESCRIBE_PRODUCERS, {"topics": topics})
 
-    return (yield from ask_leaders(cluster, partitions, request, _producers, "describing the producers"))
+    return await ask_leaders(cluster, partitions, request, _producers, "describing the producers")
 
 
 def _producers(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, tuple[ProducerState, ...]]]:
@@ -50,13 +49,13 @@ def _producer_state(state: Any) -> ProducerState:
     )
 
 
-def describe_transactions(
+async def describe_transactions(
     cluster: Cluster,
     transactional_ids: Sequence[str],
     *,
     skip_missing: bool = False,
     retries: Retries | None = None,
-) -> Conversation[dict[str, TransactionDescription]]:
+) -> dict[str, TransactionDescription]:
     """What the coordinators know of transactional ids. Raises BrokerRefused or RetriesExhausted.
 
     With `skip_missing`, ids that are not there are left out.
@@ -67,9 +66,7 @@ def describe_transactions(
         what = f"describing transactional id {transactional_id!r}"
         kind = CoordinatorKind.TRANSACTION
         try:
-            answer = yield from ask_coordinator(
-                cluster, kind, transactional_id, request, _described_error, what, retries
-            )
+            answer = await ask_coordinator(cluster, kind, transactional_id, request, _described_error, what, retries)
         except BrokerRefused as refusal:
             if not skip_missing or refusal.error is not ErrorCode.transactional_id_not_found:
                 raise
@@ -97,16 +94,16 @@ def _transaction_description(state: Any) -> TransactionDescription:
     )
 
 
-def list_transactions(
+async def list_transactions(
     cluster: Cluster, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
-) -> Conversation[list[TransactionListing]]:
+) -> list[TransactionListing]:
     """The transactional ids that all nodes together coordinate, with filters where any are given.
 
     `duration_ms` leaves out those that have not run that long. Raises BrokerRefused or RetriesExhausted.
     """
     fields = {"state_filters": list(states), "producer_id_filters": list(producer_ids), "duration_filter": duration_ms}
     request = ApiRequest(requests.LIST_TRANSACTIONS, fields, version_min=1 if duration_ms >= 0 else 0)
-    return (yield from ask_every_node(cluster, request, _listed, "listing transactions"))
+    return await ask_every_node(cluster, request, _listed, "listing transactions")
 
 
 def _listed(message: Any) -> list[TransactionListing]:

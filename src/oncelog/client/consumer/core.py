@@ -17,7 +17,7 @@ from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.errors import CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Now, Wait
+from oncelog.client.net.flows import Now, Wait
 from oncelog.client.values import OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.records import ControlType, TimestampType, decode_batch, read_control
 from oncelog.wire import WireError
@@ -77,22 +77,22 @@ class ConsumerCore:
     def paused(self) -> frozenset[TopicPartition]:
         return frozenset(self._paused)
 
-    def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+    async def assign(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Read these partitions and no others, from offsets or from where an OffsetSpec says.
 
         Raises BrokerRefused or RetriesExhausted.
         """
         _require_places(wanted)
         self._drop(self.assignment)
-        yield from self._go_to(wanted)
+        await self._go_to(wanted)
 
-    def seek(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+    async def seek(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Go on elsewhere: at offsets, or where an OffsetSpec says. Raises BrokerRefused or RetriesExhausted."""
         self._require_assigned(wanted)
         _require_places(wanted)
-        yield from self._go_to(wanted)
+        await self._go_to(wanted)
 
-    def seek_to_times(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+    async def seek_to_times(self, wanted: Mapping[TopicPartition, int]) -> None:
         """Go on at the first record that is as late as a time in ms, or at the end.
 
         Raises BrokerRefused or RetriesExhausted.
@@ -101,7 +101,7 @@ class ConsumerCore:
         for partition, time_ms in wanted.items():
             if time_ms < 0:
                 raise ValueError(f"the time for {partition} is {time_ms}: it is to be in ms since 1970, not below 0")
-        yield from find_offsets(self._cluster, wanted, self._settings.isolation_level, self._go_to_all)
+        await find_offsets(self._cluster, wanted, self._settings.isolation_level, self._go_to_all)
 
     def position(self, partition: TopicPartition) -> int:
         """The offset that `poll` goes on at. Raises NoOffset while that is not known."""
@@ -127,13 +127,13 @@ class ConsumerCore:
             self._paused.discard(partition)
             self._fetches.resume(partition)
 
-    def lag(self, partitions: Iterable[TopicPartition] | None) -> Conversation[dict[TopicPartition, int]]:
+    async def lag(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, int]:
         """The records before the reader, counted. Raises OffsetOutOfRange, NoOffset, BrokerRefused, RetriesExhausted."""
         wanted = self.assignment if partitions is None else partitions
         positions = {partition: self.position(partition) for partition in wanted}
-        return (yield from count_records(self._cluster, self._settings, positions))
+        return await count_records(self._cluster, self._settings, positions)
 
-    def poll(self, timeout_ms: float, records_max: int) -> Conversation[list[ConsumedRecord]]:
+    async def poll(self, timeout_ms: float, records_max: int) -> list[ConsumedRecord]:
         """Records as soon as there are any, at most so many; none when none came in time.
 
         The caller calls `settle` when it has them, or `take_back` where it is interrupted.
@@ -141,18 +141,18 @@ class ConsumerCore:
         """
         if records_max < 1:
             raise ValueError(f"records_max is {records_max}: at least 1 is to be handed out")
-        started_ms: float = yield Now()
+        started_ms = await Now()
         now_ms = started_ms
         until_ms = started_ms + timeout_ms
         is_over = False
         while True:
-            yield from self._prepare(now_ms)
-            yield from self._advance_searches()
+            await self._prepare(now_ms)
+            await self._advance_searches()
             records = self._take(records_max)
             if records or is_over or not self._has_prospects():
                 return records
-            yield from self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
-            now_ms = yield Now()
+            await self._fetch(min(until_ms - now_ms, self._wait_ms_max()))
+            now_ms = await Now()
             is_over = now_ms >= until_ms
 
     def settle(self) -> None:
@@ -168,9 +168,8 @@ class ConsumerCore:
             self._go(partition, self._taken_from.get(partition, position))
         self._taken_from = {}
 
-    def _prepare(self, now_ms: float) -> Conversation[None]:
+    async def _prepare(self, now_ms: float) -> None:
         """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
-        yield from ()
 
     def _has_prospects(self) -> bool:
         """Whether there is anything to wait for."""
@@ -180,15 +179,15 @@ class ConsumerCore:
         """How long to wait before `_prepare` is due again."""
         return float("inf")
 
-    def _fetch(self, timeout_ms: float) -> Conversation[None]:
-        tickets = [ticket for search in self._searches for ticket in search.tickets]
-        now_ms: float = yield Now()
+    async def _fetch(self, timeout_ms: float) -> None:
+        awaited = [pending for search in self._searches for pending in search.awaited]
+        now_ms = await Now()
         timeout_ms = min([timeout_ms, *(max(0.0, search.until_ms - now_ms) for search in self._searches)])
         if not self._positions.keys() - self._paused - self._lost:
-            yield Wait(tuple(tickets), timeout_ms, until_woken=True)
+            await Wait(tuple(awaited), timeout_ms, until_woken=True)
             return
         try:
-            answers = yield from self._fetches.next(timeout_ms, until_woken=True, beside=tickets)
+            answers = await self._fetches.next(timeout_ms, until_woken=True, beside=awaited)
         except LogTruncated as truncated:
             if self._reset is None:
                 raise
@@ -210,7 +209,7 @@ class ConsumerCore:
         if partition in self._positions:
             self._go(partition, min(self._positions[partition], truncated.offset))
 
-    def _advance_searches(self) -> Conversation[None]:
+    async def _advance_searches(self) -> None:
         """Go on looking for where to read, of those partitions where that is not known.
 
         One search may begin another, which has to set out before anybody waits for it.
@@ -220,7 +219,7 @@ class ConsumerCore:
             for search in ahead:
                 advanced.append(search)
                 try:
-                    is_over = yield from search.advance()
+                    is_over = await search.advance()
                 except BaseException:
                     self._searches.remove(search)
                     search.close()
@@ -228,9 +227,7 @@ class ConsumerCore:
                 if is_over:
                     self._searches.remove(search)
 
-    def _reset_positions(
-        self, reset: OffsetSpec | timedelta, partitions: frozenset[TopicPartition]
-    ) -> Conversation[None]:
+    async def _reset_positions(self, reset: OffsetSpec | timedelta, partitions: frozenset[TopicPartition]) -> None:
         """Go to where reading begins, unless the caller has gone elsewhere meanwhile. What fails is tried again by a poll."""
 
         def place(found: Mapping[TopicPartition, int]) -> None:
@@ -238,17 +235,17 @@ class ConsumerCore:
                 self._go(partition, found[partition])
 
         try:
-            yield from reset_offsets(self._cluster, partitions, reset, self._settings.isolation_level, place)
+            await reset_offsets(self._cluster, partitions, reset, self._settings.isolation_level, place)
         except BaseException:
             for partition in partitions & self._lost:
                 self._lost.discard(partition)
                 self._fetches.take_up_again(partition)
             raise
 
-    def _go_to(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+    async def _go_to(self, wanted: Mapping[TopicPartition, int]) -> None:
         self._go_to_all({partition: offset for partition, offset in wanted.items() if offset >= 0})
         specs = {partition: offset for partition, offset in wanted.items() if offset < 0}
-        yield from find_offsets(self._cluster, specs, self._settings.isolation_level, self._go_to_all)
+        await find_offsets(self._cluster, specs, self._settings.isolation_level, self._go_to_all)
 
     def _go_to_all(self, offsets: Mapping[TopicPartition, int]) -> None:
         for partition, offset in offsets.items():

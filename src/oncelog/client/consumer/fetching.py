@@ -26,7 +26,7 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Ticket, Wait
+from oncelog.client.net.flows import ConnectionUse, Now, PendingRequest, Send, Wait
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.net.leaders import by_leader
 from oncelog.client.net.rights import refused
@@ -112,37 +112,37 @@ class Fetches:
         waiting = next((fetched for fetched in self._ready if fetched.partition == partition), None)
         return waiting is None and reading.position == offset and reading.end_offset == end_offset
 
-    def next(
-        self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[Ticket] = ()
-    ) -> Conversation[deque[FetchedBatches]]:
+    async def next(
+        self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[PendingRequest] = ()
+    ) -> deque[FetchedBatches]:
         """What the next answer has, partitions without new records included; nothing if none comes in time.
 
-        With `until_woken`, nothing also when a wake-up came first, or one of the tickets `beside` is done. Raises
+        With `until_woken`, nothing also when a wake-up came first, or one of the awaited `beside` is done. Raises
         OffsetOutOfRange or BrokerRefused for one partition that cannot be read, and goes on with the others when it is called
         again. Raises RetriesExhausted for one that no broker has answered about for as long as a call may take, where there
         is nothing to return.
         """
-        now_ms: float = yield Now()
+        now_ms = await Now()
         until_ms = now_ms + timeout_ms
         while not self._ready and not self._errors:
             if not self._has_unread and not self._unanswered:
                 return deque()
-            yield from self._ask(now_ms)
+            await self._ask(now_ms)
             if self._errors:
                 break
-            done = yield from self._wait(now_ms, until_ms, until_woken=until_woken, beside=beside)
-            now_ms = yield Now()
-            if now_ms >= until_ms or (until_woken and (not done or any(ticket.is_done for ticket in beside))):
+            done = await self._wait(now_ms, until_ms, until_woken=until_woken, beside=beside)
+            now_ms = await Now()
+            if now_ms >= until_ms or (until_woken and (not done or any(pending.is_done for pending in beside))):
                 break
         if self._errors:
             raise self._errors.popleft()[1]
-        yield from self._ask(now_ms)
+        await self._ask(now_ms)
         if not self._ready:
             self._raise_exhausted(now_ms)
         answers, self._ready = self._ready, deque()
         return answers
 
-    def next_of(self, partition: TopicPartition, time_ms: float) -> Conversation[FetchedBatches]:
+    async def next_of(self, partition: TopicPartition, time_ms: float) -> FetchedBatches:
         """The next answer of a partition that is being read, without chunks where no new record came.
 
         What comes of others meanwhile is kept until they are asked for here. Until then no more of them is asked for; nor of
@@ -150,31 +150,31 @@ class Fetches:
 
         Raises what `next` raises of this partition; RetriesExhausted if no broker answers about it in `time_ms`.
         """
-        retries = yield from self._cluster.retries(time_ms)
-        while left_ms := (yield from retries.left_ms()):
-            now_ms: float = yield Now()
+        retries = await self._cluster.retries(time_ms)
+        while left_ms := await retries.left_ms():
+            now_ms = await Now()
             fetched = next((one for one in self._ready if one.partition == partition), None)
             if fetched is not None:
-                yield from self._ask_ahead(partition, now_ms)
+                await self._ask_ahead(partition, now_ms)
                 self._ready.remove(fetched)
                 return fetched
             self._raise_error_of(partition)
             if partition not in self._readings:
                 raise ValueError(f"{partition} is not being read")
             left_out = self._kept_beside(partition)
-            yield from self._ask(now_ms, left_out)
+            await self._ask(now_ms, left_out)
             self._raise_error_of(partition)
-            yield from self._wait(now_ms, now_ms + left_ms, left_out=left_out)
+            await self._wait(now_ms, now_ms + left_ms, left_out=left_out)
             self._ready = deque(one for one in self._ready if one.chunks or one.partition == partition)
         reading = self._readings.get(partition)
         cause = None if reading is None else reading.cause
         raise RetriesExhausted(f"fetching {partition}: {cause or 'no answer in time'}") from cause
 
-    def _ask_ahead(self, partition: TopicPartition, now_ms: float) -> Conversation[None]:
+    async def _ask_ahead(self, partition: TopicPartition, now_ms: float) -> None:
         """Ask for what follows an answer that is about to be taken. Where that is its last, the others may have theirs."""
         reading = self._readings.get(partition)
         if len(self._ready) == 1 or (reading is not None and not reading.is_at_its_end):
-            yield from self._ask(now_ms, self._kept_beside(partition))
+            await self._ask(now_ms, self._kept_beside(partition))
 
     def _kept_beside(self, partition: TopicPartition) -> frozenset[TopicPartition]:
         """The partitions of which nothing more is to be asked for until they are taken."""
@@ -191,21 +191,21 @@ class Fetches:
                 del self._errors[place]
                 raise error
 
-    def _wait(
+    async def _wait(
         self,
         now_ms: float,
         until_ms: float,
         *,
         until_woken: bool = False,
-        beside: Iterable[Ticket] = (),
+        beside: Iterable[PendingRequest] = (),
         left_out: Collection[TopicPartition] = (),
-    ) -> Conversation[list[Ticket]]:
+    ) -> list[PendingRequest]:
         """Wait for an answer, or until something is to be asked for, and take in what is there."""
-        tickets = (*(asked.ticket for asked in self._unanswered.values()), *self._search.tickets, *beside)
+        awaited = (*(asked.pending for asked in self._unanswered.values()), *self._search.awaited, *beside)
         wait_ms = max(0.0, min(until_ms, self._next_try_ms(left_out)) - now_ms)
-        done: list[Ticket] = yield Wait(tickets, wait_ms, until_woken)
-        yield from self._take_leaders()
-        yield from self._take_answers()
+        done = await Wait(awaited, wait_ms, until_woken)
+        await self._take_leaders()
+        await self._take_answers()
         return done
 
     @property
@@ -221,7 +221,7 @@ class Fetches:
             if not (partition in asked or partition in self._paused or partition in left_out or reading.is_at_its_end)
         ]
 
-    def _ask(self, now_ms: float, left_out: Collection[TopicPartition] = ()) -> Conversation[None]:
+    async def _ask(self, now_ms: float, left_out: Collection[TopicPartition] = ()) -> None:
         wanted = [
             partition for partition in self._wanted(left_out) if self._readings[partition].backoff.retry_at_ms <= now_ms
         ]
@@ -230,15 +230,15 @@ class Fetches:
             wanted.remove(partition)
             if partition not in ready:
                 self._take_another_topic(partition, self._readings[partition])
-        yield from self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
+        await self._search.look((tp for tp in wanted if self._cluster.leader(tp) is None), now_ms)
         for leader, group in by_leader(self._cluster, wanted).items():
             if leader in self._unanswered:
                 continue
             timeout_ms = self._cluster.settings.request_timeout_ms + self._settings.max_wait_ms
             topic_ids = {item: self._cluster.topic_id(item) for item in group}
             positions = {item: self._readings[item].position for item in group}
-            ticket: Ticket = yield Send(leader, self._request(topic_ids), timeout_ms, self._lane)
-            self._unanswered[leader] = SentFetch(ticket, positions, topic_ids)
+            pending = await Send(leader, self._request(topic_ids), timeout_ms, self._lane)
+            self._unanswered[leader] = SentFetch(pending, positions, topic_ids)
 
     def _next_try_ms(self, left_out: Collection[TopicPartition]) -> float:
         """When something is to be asked for that nobody is asked for now."""
@@ -281,27 +281,27 @@ class Fetches:
             "partition_max_bytes": self._settings.partition_bytes,
         }
 
-    def _take_leaders(self) -> Conversation[None]:
+    async def _take_leaders(self) -> None:
         policy = self._cluster.settings.retry
-        for partition, problem in (yield from self._search.take()).items():
+        for partition, problem in (await self._search.take()).items():
             if partition in self._readings:
                 self._errors.append((partition, problem))
-                yield from self._readings[partition].fail(problem, policy)
+                await self._readings[partition].fail(problem, policy)
         for partition, cause in self._search.causes.items():
             if partition in self._readings:
-                yield from self._readings[partition].fail(cause, policy)
+                await self._readings[partition].fail(cause, policy)
         self._search.causes.clear()
 
-    def _take_answers(self) -> Conversation[None]:
+    async def _take_answers(self) -> None:
         """Take in every answer that is here."""
         for leader, asked in list(self._unanswered.items()):
-            if not asked.ticket.is_done:
+            if not asked.pending.is_done:
                 continue
             del self._unanswered[leader]
             try:
-                message = asked.ticket.result()
+                message = asked.pending.result()
             except ClientError as error:
-                yield from self._take_failure(asked.positions, error)
+                await self._take_failure(asked.positions, error)
                 continue
             silent = dict(asked.positions)
             for topic in message.responses or ():
@@ -311,32 +311,32 @@ class Fetches:
                     reading = self._readings.get(partition)
                     # The caller may have gone elsewhere since.
                     if reading is not None and reading.position == asked.positions.get(partition):
-                        yield from self._take(asked, partition, reading, item)
+                        await self._take(asked, partition, reading, item)
             if silent:
-                yield from self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
+                await self._take_failure(silent, ConnectionLost(f"{leader} answered without them", sent=True))
 
-    def _take_failure(self, positions: Iterable[TopicPartition], error: ClientError) -> Conversation[None]:
+    async def _take_failure(self, positions: Iterable[TopicPartition], error: ClientError) -> None:
         if not isinstance(error, ConnectionLost):
             self._errors.append((None, error))
         for partition in positions:
             self._cluster.forget_leader(partition)
             if partition in self._readings:
-                yield from self._readings[partition].fail(error, self._cluster.settings.retry)
+                await self._readings[partition].fail(error, self._cluster.settings.retry)
 
-    def _take(self, asked: SentFetch, partition: TopicPartition, reading: Reading, item: Any) -> Conversation[None]:
+    async def _take(self, asked: SentFetch, partition: TopicPartition, reading: Reading, item: Any) -> None:
         error: ErrorCode = item.error_code
         if error is ErrorCode.none:
             try:
                 fetched = fetched_batches(partition, reading.position, item)
             except (CorruptRecords, WireError) as problem:
                 broken = CorruptRecords(f"fetching {partition} from offset {reading.position}: {problem}")
-                yield from self._keep_failing(partition, reading, broken)
+                await self._keep_failing(partition, reading, broken)
                 return
             except LogTruncated as truncated:
                 if self._is_another_topic(partition):
                     self._take_another_topic(partition, reading)
                 else:
-                    yield from self._keep_failing(partition, reading, truncated)
+                    await self._keep_failing(partition, reading, truncated)
                 return
             reading.topic_id = asked.topic_ids[partition]
             # No step between the two, where a signal's handler could raise: it would be passed over, or be there twice.
@@ -344,16 +344,16 @@ class Fetches:
             self._ready.append(fetched)
             reading.succeed(fetched.leader_epoch)
         elif error is ErrorCode.offset_out_of_range:
-            yield from self._take_out_of_range(asked.ticket.address, partition, reading)
+            await self._take_out_of_range(asked.pending.address, partition, reading)
         else:
-            refusal = refused(asked.ticket.request, error, f"fetching {partition}", topic=partition.topic)
+            refusal = refused(asked.pending.request, error, f"fetching {partition}", topic=partition.topic)
             if error not in RETRIABLE:
                 self._errors.append((partition, refusal))
             elif error in STALE_METADATA:
                 self._cluster.forget_leader(partition)
-            yield from reading.fail(refusal, self._cluster.settings.retry)
+            await reading.fail(refusal, self._cluster.settings.retry)
 
-    def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: Reading) -> Conversation[None]:
+    async def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: Reading) -> None:
         """Believe it when it is said twice. A leader that is none any more has not what the next one has, and says it first.
 
         Between the two, another node is asked who leads: one that is parted from the others does not know that it leads no more.
@@ -367,7 +367,7 @@ class Fetches:
         reading.refused_by = refused_by
         self._cluster.forget_leader(partition)
         self._cluster.doubt(leader)
-        yield from reading.fail(out_of_range, self._cluster.settings.retry)
+        await reading.fail(out_of_range, self._cluster.settings.retry)
 
     def _is_another_topic(self, partition: TopicPartition) -> bool:
         """Whether the partition is one of another topic than the one that was read, where both are known."""
@@ -384,10 +384,10 @@ class Fetches:
         self.stop(partition)
         self._set_aside[partition] = reading
 
-    def _keep_failing(self, partition: TopicPartition, reading: Reading, error: ClientError) -> Conversation[None]:
+    async def _keep_failing(self, partition: TopicPartition, reading: Reading, error: ClientError) -> None:
         """Say so now, and each time it is so again, until the caller goes elsewhere."""
         self._errors.append((partition, error))
-        yield from reading.fail(error, self._cluster.settings.retry)
+        await reading.fail(error, self._cluster.settings.retry)
 
     def _raise_exhausted(self, now_ms: float) -> None:
         """Say of one partition that nobody answers about it, again each time a call's length is over."""

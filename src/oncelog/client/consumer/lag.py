@@ -11,15 +11,15 @@ from oncelog.client.consumer.offsets import list_offsets
 from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.errors import CorruptRecords, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import ConnectionUse, Conversation
+from oncelog.client.net.flows import ConnectionUse
 from oncelog.client.values import OffsetSpec, TopicPartition
 from oncelog.records import decode_batch
 from oncelog.wire import WireError
 
 
-def count_records(
+async def count_records(
     cluster: Cluster, settings: FetchSettings, positions: Mapping[TopicPartition, int]
-) -> Conversation[dict[TopicPartition, int]]:
+) -> dict[TopicPartition, int]:
     """Count what a reader with these settings would still be given, up to the end as it is now, by reading it.
 
     Only the headers of batches are looked at, except in the batch that a position is in the middle of. A leader that has just
@@ -29,16 +29,16 @@ def count_records(
     counts = dict.fromkeys(positions, 0)
     if not positions:
         return counts
-    listed = yield from list_offsets(cluster, dict.fromkeys(positions, OffsetSpec.LATEST), settings.isolation_level)
+    listed = await list_offsets(cluster, dict.fromkeys(positions, OffsetSpec.LATEST), settings.isolation_level)
     ends = {partition: listed[partition].offset for partition in positions}
     unread = {partition for partition, offset in positions.items() if offset < ends[partition]}
     fetches = Fetches(cluster, replace(settings, max_wait_ms=0), ConnectionUse.PROMPT)
     for partition in unread:
         fetches.read(partition, positions[partition], ends[partition])
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     while unread:
         has_more = False
-        for fetched in (yield from fetches.next((yield from retries.left_ms()))):
+        for fetched in await fetches.next(await retries.left_ms()):
             partition = fetched.partition
             has_more = has_more or bool(fetched.chunks)
             try:
@@ -48,8 +48,8 @@ def count_records(
             if fetched.next_offset >= ends[partition]:
                 unread.discard(partition)
         if has_more:
-            retries = yield from cluster.retries()
-        elif unread and not (yield from retries.pause()):
+            retries = await cluster.retries()
+        elif unread and not await retries.pause():
             named = ", ".join(map(str, sorted(unread)))
             raise RetriesExhausted(f"counting the records of {named}: the leader has none up to the end that was named")
     return counts

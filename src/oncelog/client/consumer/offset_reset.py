@@ -9,7 +9,7 @@ from typing import TypeAlias
 from oncelog.client.consumer.offsets import list_offsets
 from oncelog.client.errors import ClientError
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, WallClock
+from oncelog.client.net.flows import WallClock
 from oncelog.client.values import IsolationLevel, OffsetAndTimestamp, OffsetSpec, TopicPartition
 
 OffsetReset: TypeAlias = OffsetSpec | timedelta | None
@@ -32,24 +32,24 @@ Placed = Callable[[Mapping[TopicPartition, int]], None]
 """Told of each partition's offset as soon as its leader has said it."""
 
 
-def reset_offsets(
+async def reset_offsets(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     reset: OffsetSpec | timedelta,
     isolation_level: IsolationLevel,
     placed: Placed,
-) -> Conversation[None]:
+) -> None:
     """Raises BrokerRefused or RetriesExhausted."""
     since: int = int(reset) if isinstance(reset, OffsetSpec) else 0
     if isinstance(reset, timedelta):
-        now_ms: int = yield WallClock()
+        now_ms = await WallClock()
         since = max(0, now_ms - int(reset.total_seconds() * 1000))
-    yield from find_offsets(cluster, dict.fromkeys(partitions, since), isolation_level, placed)
+    await find_offsets(cluster, dict.fromkeys(partitions, since), isolation_level, placed)
 
 
-def find_offsets(
+async def find_offsets(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation_level: IsolationLevel, placed: Placed
-) -> Conversation[None]:
+) -> None:
     """The offset of each time in ms or OffsetSpec; the end, where no record is as late.
 
     Raises BrokerRefused or RetriesExhausted.
@@ -66,10 +66,10 @@ def find_offsets(
 
     error: ClientError | None = None
     try:
-        yield from list_offsets(cluster, wanted, isolation_level, take)
+        await list_offsets(cluster, wanted, isolation_level, take)
     except ClientError as one_of_them:
         error = one_of_them
     if late:
-        yield from list_offsets(cluster, dict.fromkeys(late, OffsetSpec.LATEST), isolation_level, take_end)
+        await list_offsets(cluster, dict.fromkeys(late, OffsetSpec.LATEST), isolation_level, take_end)
     if error is not None:
         raise error

@@ -8,7 +8,6 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.retry import Retries
 from oncelog.client.requests import ApiRequest
@@ -31,12 +30,12 @@ OFFSET_COMMIT_RETENTION_VERSION_MAX = 4
 """KIP-211: from version 5 on the broker alone says how long an offset is kept."""
 
 
-def list_offsets(
+async def list_offsets(
     cluster: Cluster,
     wanted: Mapping[TopicPartition, int],
     isolation_level: IsolationLevel,
     arrived: Callable[[Mapping[TopicPartition, OffsetAndTimestamp]], None] | None = None,
-) -> Conversation[dict[TopicPartition, OffsetAndTimestamp]]:
+) -> dict[TopicPartition, OffsetAndTimestamp]:
     """The first offset whose timestamp is at least the one wanted, or what an OffsetSpec says.
 
     `arrived` gets what each leader says as soon as it does. Raises BrokerRefused or RetriesExhausted.
@@ -63,15 +62,15 @@ def list_offsets(
         fields = {"replica_id": CONSUMER_REPLICA_ID, "isolation_level": int(isolation_level), "topics": topics}
         return ApiRequest(requests.LIST_OFFSETS, fields, version_min=lowest)
 
-    return (yield from ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived))
+    return await ask_leaders(cluster, wanted, request, _listed, "listing offsets", arrived)
 
 
-def end_offsets(
+async def end_offsets(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     isolation_level: IsolationLevel,
     at_least: Mapping[TopicPartition, int],
-) -> Conversation[dict[TopicPartition, int]]:
+) -> dict[TopicPartition, int]:
     """The last stable offsets, or the high watermarks for read_uncommitted. Raises BrokerRefused or RetriesExhausted.
 
     `at_least` is what the caller knows of some ends. That one is before it is believed when no node names another leader:
@@ -82,7 +81,7 @@ def end_offsets(
     while asking and (not ends or asked < cluster.denials_needed):
         for partition in asking if ends else ():
             cluster.forget_leader(partition)
-        found = yield from list_offsets(cluster, dict.fromkeys(asking, OffsetSpec.LATEST), isolation_level)
+        found = await list_offsets(cluster, dict.fromkeys(asking, OffsetSpec.LATEST), isolation_level)
         ends |= {partition: answer.offset for partition, answer in found.items()}
         asking = {partition for partition in asking if ends[partition] < at_least.get(partition, 0)}
         asked += 1
@@ -96,13 +95,13 @@ def _listed(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, OffsetAnd
             yield TopicPartition(str(topic.name), int(item.partition_index)), item.error_code, found
 
 
-def committed_offsets(
+async def committed_offsets(
     cluster: Cluster,
     group: str,
     partitions: Iterable[TopicPartition] | None,
     require_stable: bool,
     arrived: Callable[[Mapping[TopicPartition, OffsetAndMetadata | None]], None] | None = None,
-) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+) -> dict[TopicPartition, OffsetAndMetadata]:
     """What a group has committed, of some partitions or of all. A partition without an offset is not in the answer.
 
     With `require_stable`, waits until no open transaction has an offset of the group pending. `arrived` gets, of every
@@ -126,7 +125,7 @@ def committed_offsets(
         version_min=OFFSET_FETCH_STABLE_VERSION if require_stable else 2,
     )
     what = f"reading the offsets of group {group!r}"
-    message = yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, error_of, what)
+    message = await ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, error_of, what)
     return {partition: committed for partition, committed in _committed(message).items() if committed is not None}
 
 
@@ -144,7 +143,7 @@ def _committed(message: Any) -> dict[TopicPartition, OffsetAndMetadata | None]:
     }
 
 
-def commit_offsets(
+async def commit_offsets(
     cluster: Cluster,
     sender: GroupMetadata,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
@@ -152,7 +151,7 @@ def commit_offsets(
     version_min: int = 0,
     retention_ms: int | None = None,
     retries: Retries | None = None,
-) -> Conversation[None]:
+) -> None:
     """Commit offsets outside any transaction. Raises BrokerRefused, RetriesExhausted."""
     require_offsets(offsets)
     request = commit_request(sender, offsets, version_min=version_min)
@@ -161,7 +160,7 @@ def commit_offsets(
         request = replace(request, fields=fields, version_max=OFFSET_COMMIT_RETENTION_VERSION_MAX)
     group = sender.group_id
     what = f"committing the offsets of group {group!r}"
-    yield from ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)
+    await ask_coordinator(cluster, CoordinatorKind.GROUP, group, request, first_partition_error, what, retries)
 
 
 def require_offsets(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 from typing_extensions import Buffer
 
 from oncelog.client.errors import ClientError
-from oncelog.client.net.conversation import Conversation, Now, Ticket
+from oncelog.client.net.flows import Now, PendingRequest
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.retry_policy import RetryPolicy
 from oncelog.client.values import Address, TopicPartition
@@ -64,10 +64,10 @@ class Reading:
     def is_at_its_end(self) -> bool:
         return self.end_offset is not None and self.position >= self.end_offset
 
-    def fail(self, cause: ClientError, policy: RetryPolicy) -> Conversation[None]:
+    async def fail(self, cause: ClientError, policy: RetryPolicy) -> None:
         self.cause = cause
-        self.failing_since_ms = min(self.failing_since_ms, (yield Now()))
-        yield from self.backoff.fail(policy)
+        self.failing_since_ms = min(self.failing_since_ms, await Now())
+        await self.backoff.fail(policy)
 
     def succeed(self, leader_epoch: int) -> None:
         if leader_epoch >= 0:
@@ -81,7 +81,7 @@ class Reading:
 class SentFetch(NamedTuple):
     """A request on its way: from where its partitions are asked for, and under which topic's id, where one is known."""
 
-    ticket: Ticket
+    pending: PendingRequest
     positions: dict[TopicPartition, int]
     topic_ids: dict[TopicPartition, UUID | None]
 

@@ -26,7 +26,7 @@ from oncelog.client.groups.subscription import (
     encode_subscription,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Ticket, Wait
+from oncelog.client.net.flows import ConnectionUse, Now, PendingRequest, Wait
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import GroupMetadata, TopicPartition
@@ -50,7 +50,7 @@ class ClassicMember(MemberBase):
         self._reason = ""
         self._joined_topics: frozenset[str] | None = None
         self._led_counts: dict[str, int] | None = None
-        self._heartbeat: Ticket | None = None
+        self._heartbeat: PendingRequest | None = None
         self._heartbeat_ms = 0.0
 
     @property
@@ -61,17 +61,17 @@ class ClassicMember(MemberBase):
             self._settings.group_id, self._generation_id, self._member_id, self._settings.group_instance_id
         )
 
-    def pump(self) -> Conversation[None]:
+    async def pump(self) -> None:
         try:
             while not self._is_stopping:
                 if not self._is_wanted:
-                    yield from self._leave("poll was not called" if self._overdue else "the consumer unsubscribed")
+                    await self._leave("poll was not called" if self._overdue else "the consumer unsubscribed")
                     self._is_to_leave = False
                     if not self._is_wanted:
-                        yield Wait((), None, until_woken=True)
-                elif (yield from self._rebalance()):
-                    yield from self._live_while(self._has_settled)
-            yield from self._leave("the consumer was closed")
+                        await Wait((), None, until_woken=True)
+                elif await self._rebalance():
+                    await self._live_while(self._has_settled)
+            await self._leave("the consumer was closed")
         except ClientError as error:
             self._fail(error)
         finally:
@@ -82,43 +82,43 @@ class ClassicMember(MemberBase):
         """Whether nothing asks for a new generation."""
         return not self._reason
 
-    def _rebalance(self) -> Conversation[bool]:
+    async def _rebalance(self) -> bool:
         """One try to get into the next generation of the group; say whether it came off."""
         if self._generation_id != NO_GENERATION and not self._is_cooperative:
             self.handover.revoke(self.handover.will_hold)
         self._changed()
-        yield from self._live_while(lambda: not self.handover.is_settled)
+        await self._live_while(lambda: not self.handover.is_settled)
         # Who finds a new topic before a rebalance starts none after it.
         self._compared_ms = float("-inf")
-        now_ms: float = yield Now()
-        yield from self._compare_when_due(now_ms)
+        now_ms = await Now()
+        await self._compare_when_due(now_ms)
         topics = self._topics
         if topics is None or not self._is_wanted or not self.handover.is_settled:
             return False
-        joined = yield from self._join(topics)
+        joined = await self._join(topics)
         if joined is None:
             return False
-        return (yield from self._sync(joined))
+        return await self._sync(joined)
 
-    def _live_while(self, goes_on: Callable[[], bool]) -> Conversation[None]:
+    async def _live_while(self, goes_on: Callable[[], bool]) -> None:
         """Send heartbeats, if there is a generation to send them for, for as long as `goes_on` says."""
         while self._is_wanted and goes_on():
-            now_ms: float = yield Now()
+            now_ms = await Now()
             self._note_absence(now_ms)
             if self._generation_id == NO_GENERATION:
-                yield Wait((), self._settings.heartbeat_interval_ms, until_woken=True)
+                await Wait((), self._settings.heartbeat_interval_ms, until_woken=True)
                 continue
-            yield from self._look_for_partitions(now_ms)
+            await self._look_for_partitions(now_ms)
             if self._heartbeat is None and now_ms >= self._heartbeat_ms:
                 self._heartbeat_ms = now_ms + self._settings.heartbeat_interval_ms
-                self._heartbeat = yield from self._send(self._request(requests.HEARTBEAT), ConnectionUse.PROMPT)
+                self._heartbeat = await self._send(self._request(requests.HEARTBEAT), ConnectionUse.PROMPT)
                 continue
             waiting = () if self._heartbeat is None else (self._heartbeat,)
             timeout_ms = max(0.0, self._heartbeat_ms - now_ms) if self._heartbeat is None else None
-            yield Wait(waiting, timeout_ms, until_woken=True)
+            await Wait(waiting, timeout_ms, until_woken=True)
             if self._heartbeat is not None and self._heartbeat.is_done:
                 heartbeat, self._heartbeat = self._heartbeat, None
-                answer = yield from self._answer(heartbeat)
+                answer = await self._answer(heartbeat)
                 if answer is not None and heartbeat.request.fields["generation_id"] == self._generation_id:
                     self._heed(answer.error_code)
 
@@ -128,17 +128,17 @@ class ClassicMember(MemberBase):
         elif error is not ErrorCode.none:
             self._be_expelled(error)
 
-    def _look_for_partitions(self, now_ms: float) -> Conversation[None]:
-        yield from self._compare_when_due(now_ms)
+    async def _look_for_partitions(self, now_ms: float) -> None:
+        await self._compare_when_due(now_ms)
         if self._topics is not None and self._joined_topics != self._topics:
             self._reason = "the subscription changed"
         if self._led_counts is None:
             return
         topics = frozenset(self._led_counts)
-        if (yield from self._refresh_when_due(now_ms, topics)) and self._counts(topics) != self._led_counts:
+        if await self._refresh_when_due(now_ms, topics) and self._counts(topics) != self._led_counts:
             self._reason = "topics have changed"
 
-    def _join(self, topics: frozenset[str]) -> Conversation[Any | None]:
+    async def _join(self, topics: frozenset[str]) -> Any | None:
         """Wait for the members of the next generation; None when that needs another try."""
         settings = self._settings
         subscription = MemberSubscription(
@@ -158,7 +158,7 @@ class ClassicMember(MemberBase):
         self._reason = ""
         # The answer comes when all members have joined, and each may take as long as it may be between two polls.
         kept_ms = max(self._cluster.settings.request_timeout_ms, settings.max_poll_interval_ms + JOIN_GRACE_MS)
-        message = yield from self._ask(self._request(requests.JOIN_GROUP, **fields), kept_ms)
+        message = await self._ask(self._request(requests.JOIN_GROUP, **fields), kept_ms)
         if message is None:
             return None
         if message.error_code is ErrorCode.none:
@@ -172,15 +172,15 @@ class ClassicMember(MemberBase):
             self._be_expelled(message.error_code)
         return None
 
-    def _sync(self, joined: Any) -> Conversation[bool]:
+    async def _sync(self, joined: Any) -> bool:
         """Give the assignment, if it is ours to give, and get our part of it."""
-        assignments = (yield from self._lead(joined)) if joined.leader == self._member_id else {}
+        assignments = await self._lead(joined) if joined.leader == self._member_id else {}
         fields = {
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": joined.protocol_name,
             "assignments": [{"member_id": member, "assignment": data} for member, data in assignments.items()],
         }
-        message = yield from self._ask(self._request(requests.SYNC_GROUP, **fields))
+        message = await self._ask(self._request(requests.SYNC_GROUP, **fields))
         if message is None:
             return False
         if message.error_code is not ErrorCode.none:
@@ -200,7 +200,7 @@ class ClassicMember(MemberBase):
             self._reason = "partitions were given up for others"
         self._changed()
 
-    def _lead(self, joined: Any) -> Conversation[dict[str, bytes]]:
+    async def _lead(self, joined: Any) -> dict[str, bytes]:
         """What everybody is to read. Topics of which nothing is known are nobody's until they are there."""
         members: dict[str, MemberSubscription] = {}
         for member in joined.members:
@@ -211,8 +211,8 @@ class ClassicMember(MemberBase):
             members[member.member_id] = subscription
         topics = frozenset(topic for subscription in members.values() for topic in subscription.topics)
         self._refreshed_ms = float("-inf")
-        now_ms: float = yield Now()
-        yield from self._refresh_when_due(now_ms, topics)
+        now_ms = await Now()
+        await self._refresh_when_due(now_ms, topics)
         self._led_counts = self._counts(topics)
         if getattr(joined, "skip_assignment", False):
             return {}  # a static member that came back: everybody keeps what they have (KIP-814)
@@ -243,7 +243,7 @@ class ClassicMember(MemberBase):
         self.handover.lose()
         self._changed()
 
-    def _leave(self, reason: str) -> Conversation[None]:
+    async def _leave(self, reason: str) -> None:
         """Have the others go on without us. A static member is expected back, and keeps its place."""
         member_id, self._member_id = self._member_id, ""
         is_static = self._settings.group_instance_id is not None
@@ -252,9 +252,9 @@ class ClassicMember(MemberBase):
             return
         member = {"member_id": member_id, "group_instance_id": None, "reason": reason}
         fields = {"group_id": self._settings.group_id, "member_id": member_id, "members": [member]}
-        ticket = yield from self._send(ApiRequest(requests.LEAVE_GROUP, fields), ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
-        while ticket is not None and not ticket.is_done:
-            yield Wait((ticket,))
+        pending = await self._send(ApiRequest(requests.LEAVE_GROUP, fields), ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
+        while pending is not None and not pending.is_done:
+            await Wait((pending,))
 
     def _request(self, api: requests.Api, **fields: Any) -> ApiRequest:
         """A request as the member that we are."""

@@ -30,7 +30,7 @@ from oncelog.client.groups.settings import Callbacks, GroupProtocol, GroupSettin
 from oncelog.client.groups.wanted_topics import NO_TOPICS, TopicPattern, wanted_topics
 from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.conversation import Call, Conversation, Send, Ticket, Wait
+from oncelog.client.net.flows import Call, Flow, PendingRequest, Send, Wait
 from oncelog.client.values import Address, GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -77,7 +77,7 @@ class GroupConsumer(ConsumerCore):
         self._unplaced: set[TopicPartition] = set()
         self._placing: dict[TopicPartition, frozenset[TopicPartition]] = {}
         self._committed_ms: float | None = None
-        self._commit_in_passing: Ticket | None = None
+        self._commit_in_passing: PendingRequest | None = None
         self._coordinator_search: Beside | None = None
 
     @property
@@ -96,10 +96,10 @@ class GroupConsumer(ConsumerCore):
         self.member.follow(wanted)
         self._wake_pump()
 
-    def unsubscribe(self) -> Conversation[None]:
+    async def unsubscribe(self) -> None:
         """Give up everything and leave the group. Raises what the callbacks raise."""
         try:
-            yield from self._give_up()
+            await self._give_up()
         finally:
             if self._is_subscribed:
                 self._drop(self.assignment)
@@ -107,10 +107,10 @@ class GroupConsumer(ConsumerCore):
             self.member.follow(NO_TOPICS)
             self._wake_pump()
 
-    def end(self) -> Conversation[None]:
+    async def end(self) -> None:
         """Give up everything, and have the pump leave the group and end. Raises what the callbacks raise."""
         try:
-            yield from self._give_up()
+            await self._give_up()
         finally:
             self.stop()
 
@@ -119,10 +119,10 @@ class GroupConsumer(ConsumerCore):
         self.member.stop()
         self._wake_pump()
 
-    def assign(self, wanted: Mapping[TopicPartition, int]) -> Conversation[None]:
+    async def assign(self, wanted: Mapping[TopicPartition, int]) -> None:
         if self._is_subscribed:
             raise IllegalState("the group decides what a subscriber reads: unsubscribe comes first")
-        yield from super().assign(wanted)
+        await super().assign(wanted)
 
     def metadata(self) -> GroupMetadata:
         """Who commits. Raises CommitFailed for a subscriber that is no member."""
@@ -133,63 +133,59 @@ class GroupConsumer(ConsumerCore):
             raise CommitFailed(ErrorCode.unknown_member_id, f"this consumer is no member of {self._group.group_id!r}")
         return identity
 
-    def commit(
+    async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_ms: float | None = None
-    ) -> Conversation[None]:
+    ) -> None:
         """Commit what was handed out, or these. Raises CommitFailed, MemberFenced, BrokerRefused or RetriesExhausted."""
         chosen = self.positions() if offsets is None else offsets
-        retries = yield from self._cluster.retries(timeout_ms or self._cluster.settings.call_timeout_ms)
+        retries = await self._cluster.retries(timeout_ms or self._cluster.settings.call_timeout_ms)
         while chosen:
             sender = self.metadata()
             try:
-                yield from commit_offsets(
-                    self._cluster, sender, chosen, version_min=self._version_min(), retries=retries
-                )
+                await commit_offsets(self._cluster, sender, chosen, version_min=self._version_min(), retries=retries)
             except BrokerRefused as refused:
                 if refused.error is ErrorCode.fenced_instance_id:
                     raise MemberFenced(refused.error, refused.message) from refused
                 if refused.error not in NOT_AS_THIS_MEMBER:
                     raise
                 # The group may have gone on with us in it, and what we hold is still ours.
-                has_time = yield from retries.pause()
+                has_time = await retries.pause()
                 is_rebalancing = refused.error is ErrorCode.rebalance_in_progress
                 if not has_time or (not is_rebalancing and self.member.identity in (sender, None)):
                     raise CommitFailed(refused.error, refused.message) from refused
             else:
                 return
 
-    def committed(
-        self, partitions: Iterable[TopicPartition] | None
-    ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+    async def committed(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
         """What the group has committed; a partition without an offset is left out.
 
         Raises BrokerRefused or RetriesExhausted.
         """
         wanted = self.assignment if partitions is None else partitions
-        return (yield from committed_offsets(self._cluster, self._group.group_id, wanted, self._wants_stable()))
+        return await committed_offsets(self._cluster, self._group.group_id, wanted, self._wants_stable())
 
-    def seek_to_committed(self) -> Conversation[None]:
+    async def seek_to_committed(self) -> None:
         """Go back to what is committed, in every partition. Raises NoOffset, BrokerRefused or RetriesExhausted."""
         for partition in self.assignment:
             self._unplace(partition)
         wanted = frozenset(self._unplaced)
         bare: set[TopicPartition] = set()
         self._placing |= dict.fromkeys(wanted, wanted)
-        yield from self._until_placed(wanted, self._find_committed(wanted, bare.update))
+        await self._until_placed(wanted, self._find_committed(wanted, bare.update))
         if remaining := frozenset(bare):
             self._placing |= dict.fromkeys(remaining, remaining)
-            yield from self._until_placed(remaining, self._find_beginning(remaining))
+            await self._until_placed(remaining, self._find_beginning(remaining))
 
-    def _prepare(self, now_ms: float) -> Conversation[None]:
+    async def _prepare(self, now_ms: float) -> None:
         if self._is_subscribed:
             if self.member.polled(now_ms):
                 self._wake_pump()
             while (demand := self.member.handover.take()) is not None:
-                yield from self._carry_out(demand)
+                await self._carry_out(demand)
             self.member.check(now_ms)
         if to_place := frozenset(self._unplaced - self._placing.keys()):
             self._place_beside(to_place, self._find_committed(to_place, self._reset_beside))
-        yield from self._commit_when_due(now_ms)
+        await self._commit_when_due(now_ms)
 
     def _has_prospects(self) -> bool:
         return self._is_subscribed or super()._has_prospects()
@@ -199,7 +195,7 @@ class GroupConsumer(ConsumerCore):
         interval_ms = self._auto_commit_interval_ms or float("inf")
         return min(self._group.max_poll_interval_ms / 2, interval_ms)
 
-    def _carry_out(self, demand: Demand) -> Conversation[None]:
+    async def _carry_out(self, demand: Demand) -> None:
         """Tell the user. What they raise comes out of `poll`, and the demand is carried out all the same."""
         told = None
         match demand.kind:
@@ -207,26 +203,26 @@ class GroupConsumer(ConsumerCore):
                 self._unplaced |= demand.partitions
                 told = self._callbacks.given(demand.partitions)
             case DemandKind.REVOKE:
-                yield from self._commit_at_last()
+                await self._commit_at_last()
                 told = self._callbacks.taken(demand.partitions)
             case DemandKind.LOSE:
                 told = self._callbacks.lost(demand.partitions)
         try:
             if told is not None and demand.partitions:
-                yield Call(told)
+                await Call(told)
         finally:
             if demand.kind is not DemandKind.ASSIGN:
                 self._drop(demand.partitions)
             self.member.handover.carried_out(demand)
             self._wake_pump()
 
-    def _give_up(self) -> Conversation[None]:
+    async def _give_up(self) -> None:
         if not self._is_subscribed:
-            yield from self._commit_at_last()
+            await self._commit_at_last()
             return
         self.member.handover.give_up()
         while (demand := self.member.handover.take()) is not None:
-            yield from self._carry_out(demand)
+            await self._carry_out(demand)
 
     def _drop(self, partitions: frozenset[TopicPartition]) -> None:
         super()._drop(partitions)
@@ -251,24 +247,24 @@ class GroupConsumer(ConsumerCore):
         if is_paused:
             self.pause((partition,))
 
-    def _place_beside(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> None:
+    def _place_beside(self, partitions: frozenset[TopicPartition], search: Flow[None]) -> None:
         """Look for where to begin while others are read. What fails is tried again by a later poll."""
         for partition in partitions:
             self._placing[partition] = partitions
         self._searches.append(Beside(self._until_placed(partitions, search)))
 
-    def _until_placed(self, partitions: frozenset[TopicPartition], search: Conversation[None]) -> Conversation[None]:
+    async def _until_placed(self, partitions: frozenset[TopicPartition], search: Flow[None]) -> None:
         try:
-            yield from search
+            await search
         except ClientError:
             if any(found_by is partitions for found_by in self._placing.values()):
                 raise  # otherwise they were given up meanwhile, and it is others' to begin there
         finally:
             self._placing = {tp: found_by for tp, found_by in self._placing.items() if found_by is not partitions}
 
-    def _find_committed(
+    async def _find_committed(
         self, partitions: frozenset[TopicPartition], without: Callable[[frozenset[TopicPartition]], None]
-    ) -> Conversation[None]:
+    ) -> None:
         """Begin at what is committed, and have `without` see to those where nothing is, or raise."""
 
         def take(answered: Mapping[TopicPartition, OffsetAndMetadata | None]) -> None:
@@ -279,19 +275,17 @@ class GroupConsumer(ConsumerCore):
             if bare:
                 without(bare)
 
-        yield from committed_offsets(
-            self._cluster, self._group.group_id, partitions, self._wants_stable(), arrived=take
-        )
+        await committed_offsets(self._cluster, self._group.group_id, partitions, self._wants_stable(), arrived=take)
 
     def _reset_beside(self, partitions: frozenset[TopicPartition]) -> None:
         self._place_beside(partitions, self._find_beginning(partitions))
 
-    def _find_beginning(self, partitions: frozenset[TopicPartition]) -> Conversation[None]:
+    async def _find_beginning(self, partitions: frozenset[TopicPartition]) -> None:
         def place(found: Mapping[TopicPartition, int]) -> None:
             self._begin_at(found, partitions)
 
         if self._reset is not None:
-            yield from reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level, place)
+            await reset_offsets(self._cluster, partitions, self._reset, self._settings.isolation_level, place)
 
     def _begin_at(self, found: Mapping[TopicPartition, int], found_by: frozenset[TopicPartition]) -> None:
         """Begin there, unless the partition came anew meanwhile: others may have committed before it did."""
@@ -306,14 +300,14 @@ class GroupConsumer(ConsumerCore):
     def _version_min(self) -> int:
         return self.member.commit_version_min if self._is_subscribed else 0
 
-    def _commit_when_due(self, now_ms: float) -> Conversation[None]:
+    async def _commit_when_due(self, now_ms: float) -> None:
         """Commit without waiting for the answer. What comes of it shows: a later commit says more, and a rebalance waits."""
         interval_ms = self._auto_commit_interval_ms
         if interval_ms is None:
             return
         if self._committed_ms is None:
             self._committed_ms = now_ms
-        is_on_its_way = yield from self._is_commit_on_its_way(now_ms)
+        is_on_its_way = await self._is_commit_on_its_way(now_ms)
         if is_on_its_way or self._coordinator_search in self._searches or now_ms - self._committed_ms < interval_ms:
             return
         coordinator = self._known_coordinator()
@@ -321,56 +315,56 @@ class GroupConsumer(ConsumerCore):
             return
         self._committed_ms = now_ms
         if coordinator is not None:
-            yield from self._commit_in_passing_to(coordinator)
+            await self._commit_in_passing_to(coordinator)
         elif self._positions:
             self._coordinator_search = Beside(self._commit_when_found())
             self._searches.append(self._coordinator_search)
 
-    def _is_commit_on_its_way(self, now_ms: float) -> Conversation[bool]:
+    async def _is_commit_on_its_way(self, now_ms: float) -> bool:
         """Whether an answer is still to come. One that is here may say that the next commit is to go elsewhere."""
-        ticket = self._commit_in_passing
-        if ticket is None:
+        pending = self._commit_in_passing
+        if pending is None:
             return False
-        if ticket.is_late(now_ms):
-            yield Wait((ticket,), 0)  # nobody else waits for it, so its time would never be over
-        if not ticket.is_done:
+        if pending.is_late(now_ms):
+            await Wait((pending,), 0)  # nobody else waits for it, so its time would never be over
+        if not pending.is_done:
             return True
         self._commit_in_passing = None
-        if _says_nothing_of_the_group(ticket) and self._known_coordinator() == ticket.address:
+        if _says_nothing_of_the_group(pending) and self._known_coordinator() == pending.address:
             self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._group.group_id)
-            self._cluster.doubt(ticket.address)
+            self._cluster.doubt(pending.address)
         return False
 
     def _known_coordinator(self) -> Address | None:
         return self._cluster.known_coordinator(CoordinatorKind.GROUP, self._group.group_id)
 
-    def _commit_in_passing_to(self, coordinator: Address) -> Conversation[None]:
+    async def _commit_in_passing_to(self, coordinator: Address) -> None:
         if self._positions:
             request = commit_request(self.metadata(), self.positions(), version_min=self._version_min())
-            self._commit_in_passing = yield Send(coordinator, request)
+            self._commit_in_passing = await Send(coordinator, request)
 
-    def _commit_when_found(self) -> Conversation[None]:
+    async def _commit_when_found(self) -> None:
         """Look for the coordinator while others are read: it may be away for long. What is committed is how far they are then."""
-        retries = yield from self._cluster.retries(LAST_COMMIT_TIMEOUT_MS)
+        retries = await self._cluster.retries(LAST_COMMIT_TIMEOUT_MS)
         try:
-            found = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._group.group_id, retries)
+            found = await self._cluster.coordinator(CoordinatorKind.GROUP, self._group.group_id, retries)
         except (BrokerRefused, RetriesExhausted):
             return
         if not self._is_subscribed:  # a subscriber commits as the member that it is by then
-            yield from self._commit_in_passing_to(found)
+            await self._commit_in_passing_to(found)
 
-    def _commit_at_last(self) -> Conversation[None]:
+    async def _commit_at_last(self) -> None:
         """The automatic commit before partitions are given up. Where it fails, they are read once more from the last one."""
         if self._auto_commit_interval_ms is not None:
             try:
-                yield from self.commit(None, LAST_COMMIT_TIMEOUT_MS)
+                await self.commit(None, LAST_COMMIT_TIMEOUT_MS)
             except (BrokerRefused, RetriesExhausted):
                 return
 
 
-def _says_nothing_of_the_group(ticket: Ticket) -> bool:
+def _says_nothing_of_the_group(pending: PendingRequest) -> bool:
     """Whether the answer to a commit did not come, or came from a broker that does not coordinate."""
     try:
-        return first_partition_error(ticket.result()) in STALE_COORDINATOR
+        return first_partition_error(pending.result()) in STALE_COORDINATOR
     except ClientError as error:
         return isinstance(error, ConnectionLost)

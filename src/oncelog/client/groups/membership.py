@@ -1,6 +1,6 @@
 """What a member of a group is to the code that reads, whichever protocol it speaks with the coordinator.
 
-Two conversations share it: `pump` runs in the background for as long as the consumer lives and speaks with the coordinator,
+Two flows share it: `pump` runs in the background for as long as the consumer lives and speaks with the coordinator,
 so that heartbeats go on while the user computes; and `poll` carries out, on the user's thread, what the pump demands. A
 face runs both, and sees to it that their code never runs at the same moment.
 """
@@ -24,7 +24,7 @@ from oncelog.client.groups.handover import Handover
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.groups.wanted_topics import NO_TOPICS, WantedTopics
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Send, Sleep, Ticket, Wait
+from oncelog.client.net.flows import ConnectionUse, Flow, Now, PendingRequest, Send, Sleep, Wait
 from oncelog.client.net.metadata import existing_topics, refresh
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import GroupMetadata
@@ -63,7 +63,7 @@ class Membership(Protocol):
         """Leave the group and have `pump` end."""
         ...
 
-    def pump(self) -> Conversation[None]:
+    def pump(self) -> Flow[None]:
         """Be a member, until `stop` was called."""
         ...
 
@@ -143,50 +143,50 @@ class MemberBase:
         if now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
             self._overdue = True
 
-    def _ask(self, request: ApiRequest, kept_ms: float | None = None) -> Conversation[Any | None]:
+    async def _ask(self, request: ApiRequest, kept_ms: float | None = None) -> Any | None:
         """The coordinator's answer; None when there is none, or when being a member is not wanted any more.
 
         With `kept_ms` it may keep the answer for so long: then nothing has failed while it does, and what failed before is over.
         """
-        ticket = yield from self._send(request, ConnectionUse.REBALANCES, kept_ms)
-        asked_ms: float = yield Now()
+        pending = await self._send(request, ConnectionUse.REBALANCES, kept_ms)
+        asked_ms = await Now()
         self._is_kept_waiting = kept_ms is not None
-        while ticket is not None and not ticket.is_done and self._is_wanted:
-            yield Wait((ticket,), None, until_woken=True)
-        now_ms: float = yield Now()
+        while pending is not None and not pending.is_done and self._is_wanted:
+            await Wait((pending,), None, until_woken=True)
+        now_ms = await Now()
         if self._is_kept_waiting and now_ms - asked_ms > self._cluster.settings.call_timeout_ms:
             self._last_error = None
         self._is_kept_waiting = False
-        if ticket is None or not ticket.is_done:
+        if pending is None or not pending.is_done:
             return None
-        return (yield from self._answer(ticket))
+        return await self._answer(pending)
 
-    def _send(
+    async def _send(
         self, request: ApiRequest, lane: ConnectionUse, timeout_ms: float | None = None
-    ) -> Conversation[Ticket | None]:
+    ) -> PendingRequest | None:
         """A request on its way to the coordinator; None when that is not found."""
-        retries = yield from self._cluster.retries(COORDINATOR_SEARCH_MS)
+        retries = await self._cluster.retries(COORDINATOR_SEARCH_MS)
         try:
-            address = yield from self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, retries)
+            address = await self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, retries)
         except RetriesExhausted as error:
-            yield from self._have_trouble(error)
+            await self._have_trouble(error)
             return None
-        ticket: Ticket = yield Send(address, request, timeout_ms, lane)
-        return ticket
+        pending = await Send(address, request, timeout_ms, lane)
+        return pending
 
-    def _answer(self, ticket: Ticket) -> Conversation[Any | None]:
-        """The answer of a ticket that is done, unless the connection failed or the coordinator is elsewhere."""
+    async def _answer(self, pending: PendingRequest) -> Any | None:
+        """The answer to a request, unless the connection failed or the coordinator is elsewhere."""
         try:
-            message = ticket.result()
+            message = pending.result()
         except ConnectionLost as lost:
             self._forget_coordinator()
-            yield from self._have_trouble(lost)
+            await self._have_trouble(lost)
             return None
         error: ErrorCode = message.error_code
         if error in RETRIABLE:
             if error in STALE_COORDINATOR:
                 self._forget_coordinator()
-            yield from self._have_trouble(broker_refusal(error, ticket.request.api.name))
+            await self._have_trouble(broker_refusal(error, pending.request.api.name))
             return None
         self._last_error = None
         self._failures = 0
@@ -195,13 +195,13 @@ class MemberBase:
     def _forget_coordinator(self) -> None:
         self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
 
-    def _have_trouble(self, cause: ClientError) -> Conversation[None]:
-        now_ms: float = yield Now()
+    async def _have_trouble(self, cause: ClientError) -> None:
+        now_ms = await Now()
         since_ms = now_ms if self._last_error is None else self._last_error.since_ms
         self._last_error = _Trouble(since_ms, cause)
         self._changed()
         self._failures += 1
-        yield Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
+        await Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
 
     def _fail(self, error: ClientError) -> None:
         """Nothing will come of this membership any more; the next poll says why."""
@@ -209,7 +209,7 @@ class MemberBase:
         self.handover.lose()
         self._changed()
 
-    def _refresh_when_due(self, now_ms: float, topics: frozenset[str]) -> Conversation[bool]:
+    async def _refresh_when_due(self, now_ms: float, topics: frozenset[str]) -> bool:
         """Learn of new topics and partitions now and then; say whether anything was asked."""
         is_new = topics - self._cluster.topics.keys()
         interval_ms = NEW_TOPIC_INTERVAL_MS if is_new else self._settings.metadata_max_age_ms
@@ -217,9 +217,9 @@ class MemberBase:
             return False
         self._refreshed_ms = now_ms
         try:
-            yield from refresh(self._cluster, topics)
+            await refresh(self._cluster, topics)
         except RetriesExhausted as error:
-            yield from self._have_trouble(error)
+            await self._have_trouble(error)
         return True
 
     @property
@@ -227,17 +227,17 @@ class MemberBase:
         """The names of what is wanted; None for those of a pattern that was not compared yet."""
         return self._wanted.names if self._wanted.pattern is None else self._matched
 
-    def _compare_when_due(self, now_ms: float) -> Conversation[None]:
+    async def _compare_when_due(self, now_ms: float) -> None:
         """Find the topics that a pattern matches, at first and then now and then."""
         wanted = self._wanted
         if wanted.pattern is None or now_ms - self._compared_ms < self._settings.metadata_max_age_ms:
             return
         self._compared_ms = now_ms
         try:
-            there = yield from existing_topics(self._cluster, self._matched or ())
+            there = await existing_topics(self._cluster, self._matched or ())
         except RetriesExhausted as error:
             self._compared_ms = float("-inf")
-            yield from self._have_trouble(error)
+            await self._have_trouble(error)
             return
         if wanted is self._wanted:
             self._matched = wanted.matching(there, exclude_internal=self._settings.exclude_internal_topics)

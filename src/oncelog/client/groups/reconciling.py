@@ -16,7 +16,7 @@ from oncelog.client.errors import ClientError, MemberFenced, RetriesExhausted
 from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NEW_TOPIC_INTERVAL_MS, MemberBase
 from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import ConnectionUse, Conversation, Now, Ticket, Wait
+from oncelog.client.net.flows import ConnectionUse, Now, PendingRequest, Wait
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import learn_names
 from oncelog.client.net.rights import refused
@@ -50,7 +50,7 @@ class ReconcilingMember(MemberBase):
         self._reported_topics: frozenset[str] | None = None
         self._reported_regex: str | None = None
         self._ids: dict[str, UUID] = {}
-        self._heartbeat: Ticket | None = None
+        self._heartbeat: PendingRequest | None = None
         self._heartbeat_ms = float("-inf")
         self._interval_ms = FIRST_INTERVAL_MS
 
@@ -60,47 +60,47 @@ class ReconcilingMember(MemberBase):
             return None
         return GroupMetadata(self._settings.group_id, self._epoch, self._member_id, self._settings.group_instance_id)
 
-    def pump(self) -> Conversation[None]:
+    async def pump(self) -> None:
         try:
             while not self._is_stopping:
                 if self._is_wanted:
-                    yield from self._turn()
+                    await self._turn()
                 else:
-                    yield from self._leave()
+                    await self._leave()
                     self._is_to_leave = False
                     if not self._is_wanted:
-                        yield Wait((), None, until_woken=True)
-            yield from self._leave()
+                        await Wait((), None, until_woken=True)
+            await self._leave()
         except ClientError as error:
             self._fail(error)
         finally:
             self._has_ended = True
             self._changed()
 
-    def _turn(self) -> Conversation[None]:
+    async def _turn(self) -> None:
         """Send what is to be said, wait for what is to be heard, and take it in."""
-        now_ms: float = yield Now()
+        now_ms = await Now()
         self._note_absence(now_ms)
         if self._epoch == JOINING_EPOCH and not self.handover.is_settled:
-            yield Wait((), self._interval_ms, until_woken=True)
+            await Wait((), self._interval_ms, until_woken=True)
             return
-        yield from self._compare_when_due(now_ms)
+        await self._compare_when_due(now_ms)
         if self._topics is None:
             return
-        yield from self._reconcile(now_ms)
+        await self._reconcile(now_ms)
         if self._heartbeat is None and (now_ms >= self._heartbeat_ms or self._has_news()):
             self._heartbeat_ms = now_ms + self._interval_ms
-            self._heartbeat = yield from self._send(self._next_heartbeat(), ConnectionUse.PROMPT)
+            self._heartbeat = await self._send(self._next_heartbeat(), ConnectionUse.PROMPT)
             if self._heartbeat is None:
                 self._begin_again()
             return
         if self._heartbeat is None:
-            yield Wait((), max(0.0, self._heartbeat_ms - now_ms), until_woken=True)
+            await Wait((), max(0.0, self._heartbeat_ms - now_ms), until_woken=True)
             return
-        yield Wait((self._heartbeat,), None, until_woken=True)
+        await Wait((self._heartbeat,), None, until_woken=True)
         if self._heartbeat.is_done:
             heartbeat, self._heartbeat = self._heartbeat, None
-            answer = yield from self._answer(heartbeat)
+            answer = await self._answer(heartbeat)
             if answer is None:
                 self._begin_again()
             else:
@@ -154,12 +154,12 @@ class ReconcilingMember(MemberBase):
                 topic.topic_id: frozenset(map(int, topic.partitions)) for topic in answer.assignment.topic_partitions
             }
 
-    def _reconcile(self, now_ms: float) -> Conversation[None]:
+    async def _reconcile(self, now_ms: float) -> None:
         """Have the user give up and take what the difference is, unless they are about something else."""
         if self._given is None or not self.handover.is_settled:
             return
         if unknown := self._given.keys() - set(self._ids.values()):
-            yield from self._learn_names(unknown, now_ms)
+            await self._learn_names(unknown, now_ms)
         names = {topic_id: name for name, topic_id in self._ids.items()}
         target = frozenset(
             TopicPartition(names[topic_id], number)
@@ -173,14 +173,14 @@ class ReconcilingMember(MemberBase):
             self.handover.assign(target - held)
             self._changed()
 
-    def _learn_names(self, unknown: Iterable[UUID], now_ms: float) -> Conversation[None]:
+    async def _learn_names(self, unknown: Iterable[UUID], now_ms: float) -> None:
         """Topics are known by their ids here. One without a name is new, or gone: the broker will say more."""
         if now_ms - self._refreshed_ms >= NEW_TOPIC_INTERVAL_MS:
             self._refreshed_ms = now_ms
             try:
-                yield from learn_names(self._cluster, unknown)
+                await learn_names(self._cluster, unknown)
             except RetriesExhausted as error:
-                yield from self._have_trouble(error)
+                await self._have_trouble(error)
         self._ids |= {
             name: topic.topic_id for name, topic in self._cluster.topics.items() if topic.topic_id is not None
         }
@@ -201,7 +201,7 @@ class ReconcilingMember(MemberBase):
         self.handover.lose()
         self._changed()
 
-    def _leave(self) -> Conversation[None]:
+    async def _leave(self) -> None:
         """Have the others go on without us. What a static member had is kept for its return."""
         was_member = self._epoch != JOINING_EPOCH or self._heartbeat is not None
         is_static = self._settings.group_instance_id is not None
@@ -209,9 +209,9 @@ class ReconcilingMember(MemberBase):
         if not was_member:
             return
         request = self._request(STATIC_LEAVING_EPOCH if is_static else LEAVING_EPOCH)
-        ticket = yield from self._send(request, ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
-        while ticket is not None and not ticket.is_done:
-            yield Wait((ticket,))
+        pending = await self._send(request, ConnectionUse.PROMPT, LEAVE_TIMEOUT_MS)
+        while pending is not None and not pending.is_done:
+            await Wait((pending,))
 
     def _request(self, epoch: int, *, version_min: int = 0, **fields: Any) -> ApiRequest:
         common = {

@@ -5,7 +5,6 @@ It also holds the two ways of asking that everything else is built from: ask any
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -20,7 +19,7 @@ from oncelog.client.errors import (
     ConnectionLost,
     RetriesExhausted,
 )
-from oncelog.client.net.conversation import Conversation, Handshake, InFlight, ask
+from oncelog.client.net.flows import Handshake, InFlight, ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.net.settings import ClientSettings
@@ -69,17 +68,13 @@ class Cluster:
         """Who has said what was learned last."""
         self._doubted: Address | None = None
 
-    def retries(self, time_ms: float | None = None) -> Conversation[Retries]:
+    async def retries(self, time_ms: float | None = None) -> Retries:
         """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
-        return (
-            yield from Retries.within(
-                self.settings.call_timeout_ms if time_ms is None else time_ms, self.settings.retry
-            )
-        )
+        return await Retries.within(self.settings.call_timeout_ms if time_ms is None else time_ms, self.settings.retry)
 
-    def answer_timeout_ms(self, retries: Retries) -> Conversation[float]:
+    async def answer_timeout_ms(self, retries: Retries) -> float:
         """How long the next answer is waited for: never beyond the end of the call."""
-        return min((yield from retries.left_ms()), self.settings.request_timeout_ms)
+        return min(await retries.left_ms(), self.settings.request_timeout_ms)
 
     def addresses(self) -> list[Address]:
         """Where to ask something that any node can answer: the nodes known and the bootstrap servers, in turn.
@@ -91,12 +86,12 @@ class Cluster:
         first = every.index(self._doubted) + 1 if self._doubted in every else 0
         return every[first:] + every[:first]
 
-    def least_loaded(self) -> Conversation[list[Address]]:
+    async def least_loaded(self) -> list[Address]:
         """The same, first the nodes at which the fewest requests are without an answer. Whoever is doubted stays last.
 
         Who asks one after the other, until all have denied something, asks in turn instead.
         """
-        load: Counter[Address] = yield InFlight()
+        load = await InFlight()
         nodes = set(self.node_addresses())
         return sorted(self.addresses(), key=lambda one: (one == self._doubted, one not in nodes, load[one]))
 
@@ -159,14 +154,14 @@ class Cluster:
         self.controller_id = -1
         self.ask_another()
 
-    def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Conversation[Address]:
+    async def coordinator(self, kind: CoordinatorKind, key: str, retries: Retries) -> Address:
         """Find a coordinator, unless it is known already. Raises BrokerRefused or RetriesExhausted."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
         request = ApiRequest(requests.FIND_COORDINATOR, {"key": key, "key_type": int(kind)}, version_min=1)
         what = f"finding the coordinator of {key!r}"
-        answer = yield from ask_any(self, request, lambda message: message.error_code, what, retries, least_loaded=True)
+        answer = await ask_any(self, request, lambda message: message.error_code, what, retries, least_loaded=True)
         self._coordinators[kind, key] = found = Address(answer.host, answer.port)
         return found
 
@@ -204,13 +199,13 @@ class Cluster:
                 self._leaders[place] = named
 
 
-def last_cause(retries: Retries, cause: ClientError | None, lost: ConnectionLost) -> Conversation[ClientError]:
+async def last_cause(retries: Retries, cause: ClientError | None, lost: ConnectionLost) -> ClientError:
     """The last try of a call may be cut short by its end: what was known before says more."""
-    is_over = not (yield from retries.left_ms())
+    is_over = not await retries.left_ms()
     return cause if is_over and cause is not None else lost
 
 
-def ask_any(
+async def ask_any(
     cluster: Cluster,
     request: ApiRequest,
     error_of: ErrorOf,
@@ -218,20 +213,20 @@ def ask_any(
     retries: Retries | None = None,
     *,
     least_loaded: bool = False,
-) -> Conversation[Any]:
+) -> Any:
     """Ask node after node until one answers without a retriable error. Raises BrokerRefused or RetriesExhausted."""
     if retries is None:
-        retries = yield from cluster.retries()
+        retries = await cluster.retries()
     cause: ClientError | None = None
     while True:
-        for address in (yield from cluster.least_loaded()) if least_loaded else cluster.addresses():
-            left_ms = yield from retries.left_ms()
+        for address in await cluster.least_loaded() if least_loaded else cluster.addresses():
+            left_ms = await retries.left_ms()
             if not left_ms and cause is not None:
                 break
             try:
-                answer = yield from ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
+                answer = await ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
             except ConnectionLost as lost:
-                cause = yield from last_cause(retries, cause, lost)
+                cause = await last_cause(retries, cause, lost)
                 cluster.doubt(address)
                 continue
             error = error_of(answer)
@@ -243,11 +238,11 @@ def ask_any(
                 raise cause
             cluster.doubt(address)
             break
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"{what}: {cause}") from cause
 
 
-def ask_coordinator(
+async def ask_coordinator(
     cluster: Cluster,
     kind: CoordinatorKind,
     key: str,
@@ -255,20 +250,20 @@ def ask_coordinator(
     error_of: ErrorOf,
     what: str,
     retries: Retries | None = None,
-) -> Conversation[Any]:
+) -> Any:
     """Ask a coordinator until it answers without a retriable error. Raises BrokerRefused, RetriesExhausted.
 
     For requests that may be carried out twice.
     """
     if retries is None:
-        retries = yield from cluster.retries()
+        retries = await cluster.retries()
     cause: ClientError | None = None
     while True:
-        address = yield from cluster.coordinator(kind, key, retries)
+        address = await cluster.coordinator(kind, key, retries)
         try:
-            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+            answer = await ask(address, request, await cluster.answer_timeout_ms(retries))
         except ConnectionLost as lost:
-            cause = yield from last_cause(retries, cause, lost)
+            cause = await last_cause(retries, cause, lost)
             cluster.forget_coordinator(kind, key)
         else:
             error = error_of(answer)
@@ -279,33 +274,33 @@ def ask_coordinator(
                 raise cause
             if error in STALE_COORDINATOR:
                 cluster.forget_coordinator(kind, key)
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(f"{what}: {cause}") from cause
 
 
-def handshake(cluster: Cluster) -> Conversation[OfferedVersions]:
+async def handshake(cluster: Cluster) -> OfferedVersions:
     """What a node says of itself. Raises RetriesExhausted."""
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     cause: ClientError | None = None
     while True:
         for address in cluster.addresses():
-            left_ms = yield from retries.left_ms()
+            left_ms = await retries.left_ms()
             if cause is not None and not left_ms:
                 break
             try:
-                handshake: OfferedVersions = yield Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
+                handshake = await Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as lost:
-                cause = yield from last_cause(retries, cause, lost)
+                cause = await last_cause(retries, cause, lost)
                 cluster.doubt(address)
             else:
                 return handshake
-        if not (yield from retries.pause()):
+        if not await retries.pause():
             raise RetriesExhausted(str(cause)) from cause
 
 
-def transaction_version(cluster: Cluster) -> Conversation[TransactionVersion]:
+async def transaction_version(cluster: Cluster) -> TransactionVersion:
     """TV2 only where the cluster has finalized transaction.version 2: a broker offers TV2's requests before that."""
-    broker = yield from handshake(cluster)
+    broker = await handshake(cluster)
     level = broker.features.get(TRANSACTION_FEATURE, 0)
     return TransactionVersion.TV2 if level >= TransactionVersion.TV2 else TransactionVersion.TV1
 

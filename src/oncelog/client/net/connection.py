@@ -13,7 +13,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from oncelog.client.errors import ConnectionLost, UnsupportedVersion
-from oncelog.client.net.conversation import Ticket
+from oncelog.client.net.flows import PendingRequest
 from oncelog.client.requests import API_VERSIONS, FETCH, PRODUCE, Api, ApiRequest, answer_class
 from oncelog.client.values import Address
 from oncelog.wire import ErrorCode, WireError, decode, decode_answer, encode_request, frame_bytes, read_answer_header
@@ -58,7 +58,7 @@ class BrokerConnection:
         self.address = address
         self.client_id = client_id
         self.handshake: OfferedVersions | None = None
-        self.in_flight: deque[tuple[int, Ticket]] = deque()
+        self.in_flight: deque[tuple[int, PendingRequest]] = deque()
         self.was_answered = False
         self._correlation_id = 0
         self._handshake_version = QUESTION_VERSION_MAX
@@ -80,39 +80,39 @@ class BrokerConnection:
         self.handshake = offered
         return True
 
-    def send(self, ticket: Ticket) -> list[Buffer]:
+    def send(self, pending: PendingRequest) -> list[Buffer]:
         """The frame of a request. Raises UnsupportedVersion.
 
         A request that expects no answer is settled by whoever moves the bytes.
         """
-        ticket.version = self._version(ticket.request)
-        frame = self._frame(ticket.request.api, ticket.version, ticket.request.message(ticket.version))
-        if ticket.request.expects_answer:
-            self.in_flight.append((self._correlation_id, ticket))
+        pending.version = self._version(pending.request)
+        frame = self._frame(pending.request.api, pending.version, pending.request.message(pending.version))
+        if pending.request.expects_answer:
+            self.in_flight.append((self._correlation_id, pending))
         return frame
 
-    def receive(self, frame: Buffer) -> Ticket:
+    def receive(self, frame: Buffer) -> PendingRequest:
         """Settle the oldest request with the frame that answers it. Raises WireError."""
         if not self.in_flight:
             raise WireError(f"{self.address} sent an answer to no request")
-        correlation_id, ticket = self.in_flight[0]
-        kind = answer_class(ticket.request.api, ticket.version)
+        correlation_id, pending = self.in_flight[0]
+        kind = answer_class(pending.request.api, pending.version)
         position = read_answer_header(kind, frame, correlation_id, str(self.address))
-        if ticket.request.api in HOT:
+        if pending.request.api in HOT:
             message, _ = decode(kind, frame, position)
         else:
             message = decode_answer(kind, memoryview(frame), position)
         self.was_answered = True
-        ticket.answer(message)
+        pending.answer(message)
         self.in_flight.popleft()
-        return ticket
+        return pending
 
     def lose(self, reason: str) -> None:
         """Fail every request that is on its way."""
         in_flight, self.in_flight = self.in_flight, deque()
-        for _, ticket in in_flight:
-            if not ticket.is_done:  # a signal's handler may have raised when the answer was just taken in
-                ticket.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
+        for _, pending in in_flight:
+            if not pending.is_done:  # a signal's handler may have raised when the answer was just taken in
+                pending.fail(ConnectionLost(f"{self.address}: {reason}", sent=True))
 
     def _version(self, request: ApiRequest) -> int:
         assert self.handshake is not None, "the broker has not been asked for its versions"

@@ -12,7 +12,7 @@ from typing import Any
 
 from oncelog.client.errors import BrokerRefused, ClientError
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Send, Ticket
+from oncelog.client.net.flows import PendingRequest, Send
 from oncelog.client.net.metadata import ASKING, about_topics, metadata_error, will_have_no_leader
 from oncelog.client.net.retry import Backoff
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
@@ -28,7 +28,7 @@ class LeaderSearch:
         """With `create` a topic that is not there is expected to come."""
         self._cluster = cluster
         self._create = create
-        self._ticket: Ticket | None = None
+        self._ticket: PendingRequest | None = None
         self._partitions: tuple[TopicPartition, ...] = ()
         self._backoffs: dict[str, Backoff] = {}
         self._denials: Counter[TopicPartition] = Counter()
@@ -36,11 +36,11 @@ class LeaderSearch:
         """Why a leader is not known yet, where the last answer said so."""
 
     @property
-    def tickets(self) -> tuple[Ticket, ...]:
+    def awaited(self) -> tuple[PendingRequest, ...]:
         """What to wait for."""
         return () if self._ticket is None else (self._ticket,)
 
-    def look(self, partitions: Iterable[TopicPartition], now_ms: float) -> Conversation[None]:
+    async def look(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
         """Ask for partitions without a leader, unless an answer is awaited."""
         if self._ticket is not None:
             return
@@ -52,30 +52,30 @@ class LeaderSearch:
         self._cluster.asked_ms |= dict.fromkeys(topics, now_ms)
         request = about_topics(topics, self._create)
         # Nodes that are to deny something, each for itself, are asked in turn.
-        order = self._cluster.addresses() if self._denials else (yield from self._cluster.least_loaded())
-        self._ticket = yield Send(order[0], request)
+        order = self._cluster.addresses() if self._denials else await self._cluster.least_loaded()
+        self._ticket = await Send(order[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
         """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
         return float("inf") if self._ticket is not None else self._backoff(partition.topic).retry_at_ms
 
-    def take(self) -> Conversation[dict[TopicPartition, ClientError]]:
+    async def take(self) -> dict[TopicPartition, ClientError]:
         """Take in the answer, if it is there; return the partitions that will not have a leader, and why."""
         if self._ticket is None or not self._ticket.is_done:
             return {}
-        ticket, self._ticket = self._ticket, None
+        pending, self._ticket = self._ticket, None
         try:
-            message = _metadata(ticket)
+            message = _metadata(pending)
         except ClientError as error:
-            self._cluster.doubt(ticket.address)
+            self._cluster.doubt(pending.address)
             for topic in sorted({tp.topic for tp in self._partitions}):
-                yield from self._backoff(topic).fail(self._cluster.settings.retry)
+                await self._backoff(topic).fail(self._cluster.settings.retry)
             self.causes |= dict.fromkeys(self._partitions, error)
             return {}
-        self._cluster.believe(ticket.address)
-        return (yield from self._learn(message))
+        self._cluster.believe(pending.address)
+        return await self._learn(message)
 
-    def _learn(self, message: Any) -> Conversation[dict[TopicPartition, ClientError]]:
+    async def _learn(self, message: Any) -> dict[TopicPartition, ClientError]:
         described = {topic.name: topic for topic in self._cluster.learn(message, asked_for_all=False)}
         never: dict[TopicPartition, ClientError] = {}
         waiting: set[str] = set()
@@ -93,7 +93,7 @@ class LeaderSearch:
                 waiting.add(partition.topic)
         for name in sorted({tp.topic for tp in self._partitions}):
             if name in waiting:
-                yield from self._backoff(name).fail(self._cluster.settings.retry)
+                await self._backoff(name).fail(self._cluster.settings.retry)
             else:
                 self._backoffs.pop(name, None)
         return never
@@ -111,12 +111,12 @@ class LeaderSearch:
         return self._backoffs.setdefault(topic, Backoff())
 
 
-def _metadata(ticket: Ticket) -> Any:
+def _metadata(pending: PendingRequest) -> Any:
     """The answer. Raises ClientError, also where it says nothing yet."""
-    message = ticket.result()
+    message = pending.result()
     error = metadata_error(message)
     if error is not ErrorCode.none:
-        raise refused(ticket.request, error, ASKING)
+        raise refused(pending.request, error, ASKING)
     return message
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from oncelog.client.errors import RETRIABLE, STALE_METADATA, ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Send, Ticket, Wait
+from oncelog.client.net.flows import PendingRequest, Send, Wait
 from oncelog.client.net.metadata import refresh, will_have_no_leader
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
@@ -37,36 +37,36 @@ def by_leader(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[Ad
     return grouped
 
 
-def ask_leaders(
+async def ask_leaders(
     cluster: Cluster,
     partitions: Iterable[TopicPartition],
     request: Callable[[Sequence[TopicPartition]], ApiRequest],
     read: Callable[[Any], Answers[T]],
     what: str,
     arrived: Callable[[Mapping[TopicPartition, T]], None] | None = None,
-) -> Conversation[dict[TopicPartition, T]]:
+) -> dict[TopicPartition, T]:
     """Ask every leader for its partitions until all have answered. Raises BrokerRefused or RetriesExhausted.
 
     `arrived` gets what a leader says as soon as it does: also when another partition's error is raised later.
     """
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     asking = _Asking(cluster, set(partitions), read, what)
     while asking.missing:
-        yield from asking.look_for_leaders(retries)
-        timeout_ms = yield from cluster.answer_timeout_ms(retries)
-        tickets: dict[Ticket, list[TopicPartition]] = {}
+        await asking.look_for_leaders(retries)
+        timeout_ms = await cluster.answer_timeout_ms(retries)
+        awaited: dict[PendingRequest, list[TopicPartition]] = {}
         for leader, group in by_leader(cluster, sorted(asking.missing)).items():
-            ticket: Ticket = yield Send(leader, request(group), timeout_ms)
-            tickets[ticket] = group
-        while tickets:
-            yield Wait(tuple(tickets))
-            for done in [ticket for ticket in tickets if ticket.is_done]:
-                answered = asking.take(done, tickets.pop(done))
+            pending = await Send(leader, request(group), timeout_ms)
+            awaited[pending] = group
+        while awaited:
+            await Wait(tuple(awaited))
+            for done in [pending for pending in awaited if pending.is_done]:
+                answered = asking.take(done, awaited.pop(done))
                 if arrived is not None:
                     arrived(answered)
         if asking.final is not None:
             raise asking.final
-        if asking.missing and not (yield from retries.pause()):
+        if asking.missing and not await retries.pause():
             raise asking.exhausted()
     return asking.values
 
@@ -86,13 +86,13 @@ class _Asking(Generic[T]):
         self._what = what
         self._cause: ClientError | None = None
 
-    def look_for_leaders(self, retries: Retries) -> Conversation[None]:
+    async def look_for_leaders(self, retries: Retries) -> None:
         unknown = {partition for partition in self.missing if self._cluster.leader(partition) is None}
         if not unknown:
             return
         names = {partition.topic for partition in unknown}
         try:
-            described = yield from refresh(self._cluster, names, wanted=unknown, retries=retries)
+            described = await refresh(self._cluster, names, wanted=unknown, retries=retries)
         except RetriesExhausted:
             if self._cause is None:
                 raise
@@ -109,9 +109,9 @@ class _Asking(Generic[T]):
         if leaderless:
             self._cause = RetriesExhausted(f"no leader is known for {', '.join(leaderless)}")
 
-    def take(self, ticket: Ticket, asked: Sequence[TopicPartition]) -> dict[TopicPartition, T]:
+    def take(self, pending: PendingRequest, asked: Sequence[TopicPartition]) -> dict[TopicPartition, T]:
         try:
-            message = ticket.result()
+            message = pending.result()
         except ConnectionLost as lost:
             for partition in asked:
                 self._cluster.forget_leader(partition)
@@ -127,13 +127,13 @@ class _Asking(Generic[T]):
             if code is ErrorCode.none:
                 answered[partition] = value
             else:
-                self._take_error(ticket, partition, code)
+                self._take_error(pending, partition, code)
         self.missing -= answered.keys()
         self.values |= answered
         return answered
 
-    def _take_error(self, ticket: Ticket, partition: TopicPartition, error: ErrorCode) -> None:
-        refusal = refused(ticket.request, error, f"{self._what} of {partition}", topic=partition.topic)
+    def _take_error(self, pending: PendingRequest, partition: TopicPartition, error: ErrorCode) -> None:
+        refusal = refused(pending.request, error, f"{self._what} of {partition}", topic=partition.topic)
         if error not in RETRIABLE:
             self.final = self.final or refusal
         elif error in STALE_METADATA:

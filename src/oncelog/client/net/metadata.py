@@ -11,7 +11,7 @@ from uuid import UUID
 from oncelog.client import requests
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ConnectionLost
 from oncelog.client.net.cluster import Cluster, ask_any
-from oncelog.client.net.conversation import Conversation, ask
+from oncelog.client.net.flows import ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.requests import ApiRequest
@@ -24,73 +24,73 @@ TOPIC_IDS_VERSION = 12
 MAY_EXIST = RETRIABLE - {ErrorCode.unknown_topic_or_partition}
 
 
-def refresh(
+async def refresh(
     cluster: Cluster,
     topics: Iterable[str] | None,
     *,
     wanted: Iterable[TopicPartition] = (),
     create: bool = False,
     retries: Retries | None = None,
-) -> Conversation[list[TopicDescription]]:
+) -> list[TopicDescription]:
     """Ask for the metadata of some topics, or of all. A topic's own error is in its description.
 
     That a topic is not there, or a partition that is wanted, is believed when every node has said so: one may not have
     heard of it yet.
     """
     if retries is None:
-        retries = yield from cluster.retries()
+        retries = await cluster.retries()
     names, places = None if topics is None else sorted(set(topics)), tuple(wanted)
-    described = yield from _ask_for_topics(cluster, names, create, retries, least_loaded=True)
+    described = await _ask_for_topics(cluster, names, create, retries, least_loaded=True)
     denied, asked = _denied(described, places), 1
     while denied and asked < cluster.denials_needed:
-        if cluster.is_incomplete and not (yield from retries.pause()):
+        if cluster.is_incomplete and not await retries.pause():
             break
         cluster.ask_another()
-        described |= yield from _ask_for_topics(cluster, denied, create, retries)
+        described |= await _ask_for_topics(cluster, denied, create, retries)
         denied, asked = _denied(described, places), asked + 1
     return list(described.values())
 
 
-def existing_topics(cluster: Cluster, known: Iterable[str]) -> Conversation[list[TopicDescription]]:
+async def existing_topics(cluster: Cluster, known: Iterable[str]) -> list[TopicDescription]:
     """Every topic that a node names, and those known before that not every node denies. Raises RetriesExhausted."""
-    found = {topic.name: topic for topic in (yield from refresh(cluster, None))}
+    found = {topic.name: topic for topic in await refresh(cluster, None)}
     if missing := frozenset(known) - found.keys():
-        found |= {topic.name: topic for topic in (yield from refresh(cluster, missing))}
+        found |= {topic.name: topic for topic in await refresh(cluster, missing)}
     return [topic for topic in found.values() if topic.error is ErrorCode.none or topic.error in MAY_EXIST]
 
 
-def learn_names(cluster: Cluster, topic_ids: Iterable[UUID]) -> Conversation[None]:
+async def learn_names(cluster: Cluster, topic_ids: Iterable[UUID]) -> None:
     """Ask for the metadata of topics by their ids (KIP-516). What the node does not know stays unknown."""
     topics = [{"topic_id": topic_id, "name": None} for topic_id in topic_ids]
     request = ApiRequest(requests.METADATA, {"topics": topics, "allow_auto_topic_creation": False}, TOPIC_IDS_VERSION)
-    cluster.learn((yield from ask_any(cluster, request, metadata_error, ASKING)), asked_for_all=False)
+    cluster.learn(await ask_any(cluster, request, metadata_error, ASKING), asked_for_all=False)
 
 
-def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> Conversation[list[TopicDescription]]:
+async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> list[TopicDescription]:
     """Some topics, or all that a node knows, with all partitions that one knows: a node may not have heard of the newest yet."""
-    retries = yield from cluster.retries()
+    retries = await cluster.retries()
     names = None if topics is None else sorted(set(topics))
     known: dict[str, TopicDescription] = {}
     count = 0
     while True:
-        answers = yield from _every_answer(cluster, about_topics(names), retries)
+        answers = await _every_answer(cluster, about_topics(names), retries)
         for answer in answers:
             # What one node does not name, another has told of: the newest leader epoch that was heard of stays.
             for topic in cluster.learn(answer, asked_for_all=names is None and not count):
                 if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
                     known[topic.name] = topic
             count += 1
-        if not cluster.is_incomplete or count >= cluster.denials_needed or not (yield from retries.pause()):
+        if not cluster.is_incomplete or count >= cluster.denials_needed or not await retries.pause():
             return list(known.values())
         cluster.ask_another()
 
 
-def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> Conversation[list[Any]]:
+async def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> list[Any]:
     """What each node says that one of them names, at the address that it has there: a bootstrap server may have another.
 
     Who does not answer is left out, as long as one does.
     """
-    answers = [(yield from ask_any(cluster, request, metadata_error, ASKING, retries))]
+    answers = [await ask_any(cluster, request, metadata_error, ASKING, retries)]
     asked = {cluster.told_by}
     named = deque(answers[0].brokers)
     while named:
@@ -100,17 +100,17 @@ def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> Co
             continue
         asked.add(address)
         with suppress(ConnectionLost):
-            answer = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+            answer = await ask(address, request, await cluster.answer_timeout_ms(retries))
             answers.append(answer)
             named.extend(answer.brokers)
     return answers
 
 
-def _ask_for_topics(
+async def _ask_for_topics(
     cluster: Cluster, names: list[str] | None, create: bool, retries: Retries, *, least_loaded: bool = False
-) -> Conversation[dict[str, TopicDescription]]:
+) -> dict[str, TopicDescription]:
     request = about_topics(names, create)
-    answer = yield from ask_any(cluster, request, metadata_error, ASKING, retries, least_loaded=least_loaded)
+    answer = await ask_any(cluster, request, metadata_error, ASKING, retries, least_loaded=least_loaded)
     return {topic.name: topic for topic in cluster.learn(answer, asked_for_all=names is None)}
 
 

@@ -6,7 +6,7 @@ do not come back together (KIP-580). Whatever is tried again has a deadline.
 
 from __future__ import annotations
 
-from oncelog.client.net.conversation import Conversation, Draw, Now, Sleep
+from oncelog.client.net.flows import Draw, Now, Sleep
 from oncelog.client.net.retry_policy import RetryPolicy
 
 BUSY = RetryPolicy(backoff_ms=2, backoff_max_ms=20, growth=1.2)
@@ -23,10 +23,10 @@ class Backoff:
         self.failures = 0
         self.retry_at_ms = float("-inf")
 
-    def fail(self, policy: RetryPolicy) -> Conversation[None]:
+    async def fail(self, policy: RetryPolicy) -> None:
         self.failures += 1
-        pause_ms: float = yield Draw(*policy.pause_range_ms(self.failures))
-        now_ms: float = yield Now()
+        pause_ms = await Draw(*policy.pause_range_ms(self.failures))
+        now_ms = await Now()
         self.retry_at_ms = now_ms + pause_ms
 
     def succeed(self) -> None:
@@ -45,21 +45,21 @@ class Retries:
         self._failures = 0
 
     @classmethod
-    def within(cls, time_ms: float, policy: RetryPolicy) -> Conversation[Retries]:
-        now_ms: float = yield Now()
+    async def within(cls, time_ms: float, policy: RetryPolicy) -> Retries:
+        now_ms = await Now()
         return cls(now_ms + time_ms, policy)
 
-    def left_ms(self) -> Conversation[float]:
+    async def left_ms(self) -> float:
         """The time that is left; 0 when it is over."""
-        now_ms: float = yield Now()
+        now_ms = await Now()
         return max(0.0, self._deadline_ms - now_ms)
 
-    def pause(self, policy: RetryPolicy | None = None) -> Conversation[bool]:
+    async def pause(self, policy: RetryPolicy | None = None) -> bool:
         """Wait before the next try, never beyond the deadline. False, at once, when the time is over."""
-        left_ms = yield from self.left_ms()
+        left_ms = await self.left_ms()
         if not left_ms:
             return False
         self._failures += 1
         low_ms, high_ms = (policy or self._policy).pause_range_ms(self._failures)
-        yield Sleep(min(low_ms, left_ms), min(high_ms, left_ms))
+        await Sleep(min(low_ms, left_ms), min(high_ms, left_ms))
         return True

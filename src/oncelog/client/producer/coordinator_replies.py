@@ -16,7 +16,7 @@ from oncelog.client.errors import (
     broker_refusal,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, last_cause
-from oncelog.client.net.conversation import Conversation, ask, was_sent
+from oncelog.client.net.flows import ask, was_sent
 from oncelog.client.net.retry import BUSY
 from oncelog.client.net.rights import missing_right
 from oncelog.client.requests import ApiRequest
@@ -47,22 +47,22 @@ class CoordinatorReply:
     right: str | None = None
 
 
-def ask_coordinator(
+async def ask_coordinator(
     cluster: Cluster, kind: CoordinatorKind, key: str, request: ApiRequest, error_of: ErrorOf
-) -> Conversation[CoordinatorReply]:
+) -> CoordinatorReply:
     """Ask a coordinator until its answer is definite or the time is over."""
     call_timeout_ms = cluster.settings.call_timeout_ms
-    retries = yield from cluster.retries(call_timeout_ms)
-    new_topic_retries = yield from cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
+    retries = await cluster.retries(call_timeout_ms)
+    new_topic_retries = await cluster.retries(min(call_timeout_ms, NEW_TOPIC_TIMEOUT_MS))
     doubtful = False
     cause: ClientError | None = None
     while True:
         policy = cluster.settings.retry
         try:
-            address = yield from cluster.coordinator(kind, key, retries)
-            message = yield from ask(address, request, (yield from cluster.answer_timeout_ms(retries)))
+            address = await cluster.coordinator(kind, key, retries)
+            message = await ask(address, request, await cluster.answer_timeout_ms(retries))
         except ConnectionLost as lost:
-            cause = yield from last_cause(retries, cause, lost)
+            cause = await last_cause(retries, cause, lost)
             doubtful = doubtful or was_sent(lost)
             cluster.forget_coordinator(kind, key)
         except RetriesExhausted as error:
@@ -83,10 +83,10 @@ def ask_coordinator(
             if code in STALE_COORDINATOR:
                 cluster.forget_coordinator(kind, key)
             elif code is ErrorCode.unknown_topic_or_partition:
-                if not (yield from new_topic_retries.pause()):
+                if not await new_topic_retries.pause():
                     return CoordinatorReply(code, message, doubtful, cause)
                 continue
             elif code is ErrorCode.concurrent_transactions:
                 policy = BUSY
-        if not (yield from retries.pause(policy)):
+        if not await retries.pause(policy):
             return CoordinatorReply(None, None, doubtful, cause)

@@ -1,6 +1,6 @@
 """The ordinary producer without threads or tasks: takes records, sends them, keeps the state of its transactions.
 
-Two conversations run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
+Two flows run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
 its own. A face runs both, wakes the pump when there is something for it, and sees to it that their code never runs at
 the same moment. Only the pump touches what is on its way.
 """
@@ -24,7 +24,7 @@ from oncelog.client.errors import (
     failed_by,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Call, Conversation, Now, Wait
+from oncelog.client.net.flows import Call, Flow, Now, Wait
 from oncelog.client.producer.accumulator import RecordAccumulator
 from oncelog.client.producer.open_batch import OnDelivery, OpenBatch
 from oncelog.client.producer.partition_choice import PartitionChoice
@@ -103,7 +103,7 @@ class ProducerCore:
             raise ValueError(f"partition is {partition}: the first one is 0")
         return self._choice.knows(topic, partition)
 
-    def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
+    def learn_topic(self, topic: str, partition: int | None) -> Flow[None]:
         """Find out how many partitions a topic has. Raises BrokerRefused or RetriesExhausted."""
         return self._choice.learn_topic(topic, partition)
 
@@ -181,10 +181,10 @@ class ProducerCore:
         self.settle_failure(failure)
         return None if isinstance(failure, ClientError) and failure.was_heard else failure
 
-    def pump(self) -> Conversation[None]:
+    async def pump(self) -> None:
         """Send, until `stop` was called and nothing is left. Whatever else ends it is told by every call from then on."""
         try:
-            yield from self._send_all()
+            await self._send_all()
         except Exception as error:  # noqa: BLE001 - the callers are told, and not who runs this
             self._ended_by = error
 
@@ -195,33 +195,33 @@ class ProducerCore:
                 f"this producer has failed, and what it had not written is lost: {self._ended_by!r}"
             ) from self._ended_by
 
-    def _send_all(self) -> Conversation[None]:
+    async def _send_all(self) -> None:
         while not (self.is_closed and self.is_flushed):
             if self._drop_because is not None:
                 self._give_up(self._drop_because)
                 self._drop_because = None
-                yield from self._tell()
+                await self._tell()
                 self._changed()
             elif self._session is not None and self._flow is not None and self._flow.error and not self._flow.is_quiet:
-                yield from self._flow.settle()
+                await self._flow.settle()
                 self._changed()
             elif self.is_flushed:
                 self._accumulator.sends_now = False
-                yield Wait((), None, until_woken=True)
+                await Wait((), None, until_woken=True)
             else:
                 try:
-                    yield from self._send()
+                    await self._send()
                 except ClientError as error:
                     self._fail(error)
-                yield from self._tell()
+                await self._tell()
                 self._changed()
 
-    def init(self) -> Conversation[None]:
+    async def init(self) -> None:
         """Take the transactional id. Raises BrokerRefused or RetriesExhausted."""
         session = self._transactional()
         if self.state is not ProducerPhase.UNINITIALIZED:
             raise IllegalState("init_transactions is called once")
-        identity = yield from session.init()
+        identity = await session.init()
         self._flow = self._new_flow(identity)
         self._become(ProducerPhase.READY)
 
@@ -239,16 +239,16 @@ class ProducerCore:
         self.error = self._callback_error = None
         self._become(ProducerPhase.IN_TRANSACTION)
 
-    def commit_offsets(
+    async def commit_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> Conversation[None]:
+    ) -> None:
         """Raises TransactionFailed, ProducerFenced or BrokerRefused."""
         session = self._transactional()
         self._require_open()
         require_offsets(offsets)
         self._has_offsets = True
         try:
-            yield from session.commit_offsets(group, offsets)
+            await session.commit_offsets(group, offsets)
         except ClientError as error:
             self._fail(error)
             raise (self.error or error) from error.__cause__
@@ -257,36 +257,36 @@ class ProducerCore:
             self._fail(TransactionFailed("sending offsets to the transaction was interrupted"))
             raise
 
-    def commit(self) -> Conversation[None]:
+    async def commit(self) -> None:
         """Commit. Everything must be flushed. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
         self._transactional()
         self._require_open()
         self._require_flushed()
-        yield from self._end(ProducerPhase.COMMITTING_TRANSACTION)
+        await self._end(ProducerPhase.COMMITTING_TRANSACTION)
 
     def doubt_commit(self) -> None:
         """A commit was interrupted. The caller was not told that it has succeeded, where it has."""
         if self.state is ProducerPhase.READY:
             self._fail(_interrupted(ProducerPhase.COMMITTING_TRANSACTION))
 
-    def abort(self, *, goes_on: bool = True) -> Conversation[None]:
+    async def abort(self, *, goes_on: bool = True) -> None:
         """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown.
 
         Who `goes_on` needs another epoch: with TV1 that waits for the markers, and so for a leader of each partition.
         """
         self.require_transaction()
         self._require_flushed()
-        yield from self._end(ProducerPhase.ABORTING_TRANSACTION, goes_on=goes_on)
+        await self._end(ProducerPhase.ABORTING_TRANSACTION, goes_on=goes_on)
 
-    def _end(self, phase: ProducerPhase, *, goes_on: bool = True) -> Conversation[None]:
+    async def _end(self, phase: ProducerPhase, *, goes_on: bool = True) -> None:
         session, commit = self._transactional(), phase is ProducerPhase.COMMITTING_TRANSACTION
         try:
             self._become(phase)
             # Nothing was added, so there is nothing to end: the coordinator would take it for a retry of the last end.
             if self._added or self._has_offsets:
-                yield from session.end(commit)
+                await session.end(commit)
             if not commit and goes_on:
-                yield from session.bump()
+                await session.bump()
             self.error = None
             self._become(ProducerPhase.READY)
         except ClientError as error:
@@ -297,9 +297,9 @@ class ProducerCore:
                 self._fail(_interrupted(phase))
             raise
 
-    def _send(self) -> Conversation[None]:
-        flow = yield from self._sending_flow()
-        now_ms: float = yield Now()
+    async def _send(self) -> None:
+        flow = await self._sending_flow()
+        now_ms = await Now()
         linger_ms = self._accumulator.close_ripe(now_ms)
         while (batch := self._accumulator.take_full()) is not None:
             batch.outgoing = flow.enqueue(
@@ -308,37 +308,37 @@ class ProducerCore:
                 now_ms,
                 batch.divide(self.settings.compression),
             )
-        yield from self._add_new_partitions(flow)
-        yield from flow.step(linger_ms, until_woken=True)
+        await self._add_new_partitions(flow)
+        await flow.step(linger_ms, until_woken=True)
         if self.error is None or self.error.was_heard:
             self.error = flow.take_refusal() or self.error
 
-    def _tell(self) -> Conversation[None]:
+    async def _tell(self) -> None:
         """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
         for batch in [batch for batch in self._untold if batch.is_done]:
             for place, on_delivery in batch.callbacks:
                 try:
-                    yield Call(partial(on_delivery, *batch.outcome(place)))
+                    await Call(partial(on_delivery, *batch.outcome(place)))
                 except Exception as error:  # noqa: BLE001 - the user's code must not end the sending
                     self._callback_error = error
             self._untold.remove(batch)
 
-    def _sending_flow(self) -> Conversation[ProduceFlow]:
+    async def _sending_flow(self) -> ProduceFlow:
         if self._session is None and (self._flow is None or self._flow.error is not None):
             identity = NO_PRODUCER
             if self.settings.is_idempotent:
-                identity = yield from idempotent_identity(self._cluster)
+                identity = await idempotent_identity(self._cluster)
             self._flow = self._new_flow(identity)
         assert self._flow is not None
         return self._flow
 
-    def _add_new_partitions(self, flow: ProduceFlow) -> Conversation[None]:
+    async def _add_new_partitions(self, flow: ProduceFlow) -> None:
         if self._session is None:
             return
         new = flow.waiting_partitions - self._added
         self._added |= new
         if new and self._session.version is TransactionVersion.TV1:
-            yield from self._session.add_partitions(new)
+            await self._session.add_partitions(new)
 
     def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
         return ProduceFlow(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from oncelog.client.errors import RETRIABLE, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Draw, Now
+from oncelog.client.net.flows import Draw, Now
 from oncelog.client.net.metadata import no_such_partition, refresh
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.producer.partitioners import Partitioner, PartitionsOfTopic
@@ -63,26 +63,26 @@ class PartitionChoice:
         count = self._topic(topic).partitions.count
         return partition is None or partition < count
 
-    def learn_topic(self, topic: str, partition: int | None) -> Conversation[None]:
+    async def learn_topic(self, topic: str, partition: int | None) -> None:
         """Find out how many partitions a topic has; it is created where the cluster does that by itself.
 
         Raises BrokerRefused or RetriesExhausted.
         """
-        retries = yield from self._cluster.retries()
+        retries = await self._cluster.retries()
         wanted = () if partition is None else (TopicPartition(topic, partition),)
         while True:
-            described = yield from refresh(self._cluster, {topic}, wanted=wanted, create=True, retries=retries)
+            described = await refresh(self._cluster, {topic}, wanted=wanted, create=True, retries=retries)
             error = described[0].error if described else ErrorCode.unknown_topic_or_partition
             if error is ErrorCode.none:
                 break
             refusal = refused(TOPIC_REQUEST, error, f"topic {topic}", topic=topic)
             if error not in RETRIABLE:
                 raise refusal
-            if not (yield from retries.pause()):
+            if not await retries.pause():
                 raise RetriesExhausted(str(refusal)) from refusal
         count = len(described[0].partitions)
-        self._cluster.asked_ms[topic] = yield Now()
-        turn: float = yield Draw(0, count)
+        self._cluster.asked_ms[topic] = await Now()
+        turn = await Draw(0, count)
         self._topics.setdefault(topic, _Topic(described[0], self._cluster.nodes, int(turn)))
         if partition is not None and partition >= count:
             raise no_such_partition(TopicPartition(topic, partition), count)

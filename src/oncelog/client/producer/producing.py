@@ -30,7 +30,7 @@ from oncelog.client.errors import (
     TransactionFailed,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation, Now, Send, Ticket, Wait, was_sent
+from oncelog.client.net.flows import Flow, Now, PendingRequest, Send, Wait, was_sent
 from oncelog.client.net.leader_search import LeaderSearch
 from oncelog.client.net.leaders import by_leader
 from oncelog.client.net.retry import BUSY
@@ -76,7 +76,7 @@ class ProduceFlow:
         metadata_max_age_ms: float = 300_000,
         max_in_flight: int | None = None,
         retries: int = RETRIES_MAX,
-        explain: Callable[[ClientError], Conversation[ClientError]] | None = None,
+        explain: Callable[[ClientError], Flow[ClientError]] | None = None,
         create_topics: bool = False,
         acks: int = ALL_REPLICAS,
     ) -> None:
@@ -96,7 +96,7 @@ class ProduceFlow:
         self._explain = explain
         self._search = LeaderSearch(cluster, create=create_topics)
         self._lanes: dict[TopicPartition, Lane] = {}
-        self._unanswered: dict[Ticket, list[OutgoingBatch]] = {}
+        self._unanswered: dict[PendingRequest, list[OutgoingBatch]] = {}
         self.begin(identity)
 
     @property
@@ -112,7 +112,7 @@ class ProduceFlow:
     @property
     def is_quiet(self) -> bool:
         """Whether no request is unanswered: nothing of this flow reaches a broker any more."""
-        return all(ticket.is_done for ticket in self._unanswered)
+        return all(pending.is_done for pending in self._unanswered)
 
     @property
     def identity(self) -> ProducerIdentity:
@@ -156,24 +156,24 @@ class ProduceFlow:
         refusal, self.refusal = self.refusal, None
         return refusal
 
-    def step(self, timeout_ms: float | None = None, *, until_woken: bool = False) -> Conversation[None]:
+    async def step(self, timeout_ms: float | None = None, *, until_woken: bool = False) -> None:
         """Send what may be sent, wait for something to happen, take it in. Raises what ended the flow."""
         if self.error is not None:
             raise self.error
         try:
-            now_ms: float = yield Now()
+            now_ms = await Now()
             waiting_bytes = self.waiting_bytes
             self._give_up_overdue(now_ms)
-            yield from self._search.look((*self._without_leader(), *self._of_old_topics(now_ms)), now_ms)
-            yield from self._send(now_ms)
+            await self._search.look((*self._without_leader(), *self._of_old_topics(now_ms)), now_ms)
+            await self._send(now_ms)
             if self.waiting_bytes < waiting_bytes:
                 return  # a batch was given up, which somebody may be waiting for
-            tickets = (*self._unanswered, *self._search.tickets)
-            yield Wait(tickets, self._wait_ms(now_ms, timeout_ms), until_woken)
-            yield from self._take_leaders()
-            yield from self._take_answers()
+            awaited = (*self._unanswered, *self._search.awaited)
+            await Wait(awaited, self._wait_ms(now_ms, timeout_ms), until_woken)
+            await self._take_leaders()
+            await self._take_answers()
         except ClientError as error:
-            explained = error if self._explain is None else (yield from self._explain(error))
+            explained = error if self._explain is None else await self._explain(error)
             self.fail(explained)
             raise explained from error.__cause__
 
@@ -189,10 +189,10 @@ class ProduceFlow:
             lane.queue.clear()
         self.waiting_bytes = 0
 
-    def settle(self) -> Conversation[None]:
+    async def settle(self) -> None:
         """After `fail`: wait for an answer that is missing. None is missing for longer than the request timeout."""
-        yield Wait(tuple(ticket for ticket in self._unanswered if not ticket.is_done))
-        self._unanswered = {ticket: [] for ticket in self._unanswered if not ticket.is_done}
+        await Wait(tuple(pending for pending in self._unanswered if not pending.is_done))
+        self._unanswered = {pending: [] for pending in self._unanswered if not pending.is_done}
 
     def _end_of(self, batch: OutgoingBatch, error: ClientError) -> ClientError:
         """What an error means for one batch: in a transaction, all share one fate."""
@@ -235,20 +235,20 @@ class ProduceFlow:
                 batch.is_doubtful = batch.is_doubtful or batch in lane.in_flight
                 self._give_up(batch, self._too_late(batch, lane.last_error or self._search.causes.get(partition)))
 
-    def _take_leaders(self) -> Conversation[None]:
-        for partition, problem in (yield from self._search.take()).items():
+    async def _take_leaders(self) -> None:
+        for partition, problem in (await self._search.take()).items():
             for batch in list(self._lanes[partition].queue if partition in self._lanes else ()):
                 self._give_up(batch, problem)
 
-    def _send(self, now_ms: float) -> Conversation[None]:
+    async def _send(self, now_ms: float) -> None:
         """One request after the other to each leader, each with at most one batch of a partition, while lanes allow."""
         while ready := by_leader(self._cluster, (tp for tp, lane in self._lanes.items() if lane.may_send(now_ms))):
-            if any(ticket.is_done for ticket in self._unanswered):
+            if any(pending.is_done for pending in self._unanswered):
                 return  # a request could not be sent: see what that means before the next
             for leader, group in ready.items():
-                yield from self._send_some(leader, group)
+                await self._send_some(leader, group)
 
-    def _send_some(self, leader: Address, group: Iterable[TopicPartition]) -> Conversation[None]:
+    async def _send_some(self, leader: Address, group: Iterable[TopicPartition]) -> None:
         batches: list[OutgoingBatch] = []
         size_bytes = 0
         for partition in group:
@@ -265,8 +265,8 @@ class ProduceFlow:
             lane.in_flight.append(batch)
             batches.append(batch)
         if batches:
-            ticket: Ticket = yield Send(leader, self._form.request(batches))
-            self._unanswered[ticket] = batches
+            pending = await Send(leader, self._form.request(batches))
+            self._unanswered[pending] = batches
 
     def _stamp(self, lane: Lane, batch: OutgoingBatch) -> None:
         if batch.base_sequence < 0:
@@ -294,38 +294,38 @@ class ProduceFlow:
             identity if identity == NO_PRODUCER else ProducerIdentity(identity.producer_id, identity.epoch + 1)
         )
 
-    def _take_answers(self) -> Conversation[None]:
+    async def _take_answers(self) -> None:
         """Take in all that is there, and then raise what ends the flow."""
         end: ClientError | None = None
-        for ticket in [ticket for ticket in self._unanswered if ticket.is_done]:
-            batches = self._unanswered.pop(ticket)
-            outcome = _outcome(ticket)
+        for pending in [pending for pending in self._unanswered if pending.is_done]:
+            batches = self._unanswered.pop(pending)
+            outcome = _outcome(pending)
             for batch in batches:
                 lane = self._lanes.get(batch.partition)
                 if lane is None or batch not in lane.in_flight:
                     continue  # it was given up
                 try:
-                    yield from self._take_outcome(ticket, batch, outcome)
+                    await self._take_outcome(pending, batch, outcome)
                 except ClientError as error:
                     end = end or error
         if end is not None:
             raise end
 
-    def _take_outcome(self, ticket: Ticket, batch: OutgoingBatch, outcome: _Outcome) -> Conversation[None]:
+    async def _take_outcome(self, pending: PendingRequest, batch: OutgoingBatch, outcome: _Outcome) -> None:
         if isinstance(outcome, ConnectionLost):
             self._cluster.forget_leader(batch.partition)
-            yield from self._retry(batch, outcome)
+            await self._retry(batch, outcome)
         elif isinstance(outcome, ClientError):
             self._give_up(batch, outcome)  # the request was not sent
         elif outcome is None:
             self._accept(batch, -1)
         elif batch.partition in outcome:
-            yield from self._take(ticket, batch, outcome[batch.partition])
+            await self._take(pending, batch, outcome[batch.partition])
         else:
-            silent = ConnectionLost(f"{ticket.address} answered without {batch.partition}", sent=True)
-            yield from self._retry(batch, silent)
+            silent = ConnectionLost(f"{pending.address} answered without {batch.partition}", sent=True)
+            await self._retry(batch, silent)
 
-    def _take(self, ticket: Ticket, batch: OutgoingBatch, item: Any) -> Conversation[None]:
+    async def _take(self, pending: PendingRequest, batch: OutgoingBatch, item: Any) -> None:
         lane = self._lanes[batch.partition]
         error: ErrorCode = item.error_code
         # The broker had the batch already, too long ago to know its offset.
@@ -334,14 +334,14 @@ class ProduceFlow:
             batch.log_append_time_ms = -1 if appended is None else round(appended.timestamp() * 1000)
             self._accept(batch, int(item.base_offset))
             return
-        refusal = refused(ticket.request, error, f"producing to {batch.partition}", topic=batch.partition.topic)
+        refusal = refused(pending.request, error, f"producing to {batch.partition}", topic=batch.partition.topic)
         if error in RETRIABLE or (error is ErrorCode.out_of_order_sequence_number and lane.is_behind(batch)):
             if error is ErrorCode.out_of_order_sequence_number and lane.is_next_in_order(batch):
                 lane.must_restart = True
             if error in STALE_METADATA:
                 self._cluster.forget_leader(batch.partition)
             batch.is_doubtful = batch.is_doubtful or error in MAYBE_WRITTEN
-            yield from self._retry(batch, refusal)
+            await self._retry(batch, refusal)
             return
         if error in ABOUT_RECORDS and self._divide(lane, batch):
             return
@@ -375,7 +375,7 @@ class ProduceFlow:
         batch.fail(self._end_of(batch, error) if batch.is_doubtful else error)
         self.refusal = self.refusal or batch.error
 
-    def _retry(self, batch: OutgoingBatch, cause: ClientError) -> Conversation[None]:
+    async def _retry(self, batch: OutgoingBatch, cause: ClientError) -> None:
         lane = self._lanes[batch.partition]
         batch.is_doubtful = batch.is_doubtful or was_sent(cause)
         if self._acks == NO_ACKNOWLEDGEMENT and batch.is_doubtful:
@@ -388,7 +388,7 @@ class ProduceFlow:
         lane.put_back(batch)
         lane.last_error = cause
         is_busy = isinstance(cause, BrokerRefused) and cause.error is ErrorCode.concurrent_transactions
-        yield from lane.backoff.fail(BUSY if is_busy else self._cluster.settings.retry)
+        await lane.backoff.fail(BUSY if is_busy else self._cluster.settings.retry)
 
     def _no_retries_left(self, batch: OutgoingBatch, cause: ClientError) -> ClientError:
         return self._given_up(batch, f"{batch.partition} took no batch in {self._retries + 1} attempts", cause)
@@ -410,10 +410,10 @@ class ProduceFlow:
 _Outcome: TypeAlias = ClientError | Mapping[TopicPartition, Any] | None
 
 
-def _outcome(ticket: Ticket) -> _Outcome:
+def _outcome(pending: PendingRequest) -> _Outcome:
     """Why there is no answer, or what it says of each partition; nothing where none was asked for."""
     try:
-        message = ticket.result()
+        message = pending.result()
     except ClientError as error:
         return error
     return None if message is None else answers_by_partition(message)

@@ -32,7 +32,6 @@ from oncelog.client.errors import (
     broker_refusal,
 )
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ErrorOf, ask_any, transaction_version
-from oncelog.client.net.conversation import Conversation
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import refresh
 from oncelog.client.producer.coordinator_replies import CoordinatorReply, ask_coordinator
@@ -107,40 +106,40 @@ class TransactionSession:
         self._groups: set[str] = set()
         """The groups that the coordinator knows to be part of the transaction."""
 
-    def init(self) -> Conversation[ProducerIdentity]:
+    async def init(self) -> ProducerIdentity:
         """Take the transactional id: fences whoever had it, and ends the transaction they left open.
 
         Once only. Returns when no transaction of the id is open. Raises BrokerRefused or RetriesExhausted.
         """
         if self.state is not SessionState.NEW:
             raise IllegalState(f"transactional id {self.transactional_id!r} was taken already: that is done once")
-        self.version = yield from transaction_version(self._cluster)
-        yield from self._init_producer_id(NO_IDENTITY)
+        self.version = await transaction_version(self._cluster)
+        await self._init_producer_id(NO_IDENTITY)
         return self.identity
 
-    def bump(self) -> Conversation[ProducerIdentity]:
+    async def bump(self) -> ProducerIdentity:
         """An epoch of its own for the next transaction. On TV2 the end of the last one has brought it.
 
         Raises ProducerFenced, BrokerRefused or RetriesExhausted.
         """
         self._require_ready()
         if self.version is TransactionVersion.TV1:
-            yield from self._init_producer_id(self.identity)
+            await self._init_producer_id(self.identity)
         return self.identity
 
-    def await_end(self) -> Conversation[ProducerIdentity]:
+    async def await_end(self) -> ProducerIdentity:
         """Wait until the last transaction has ended, as its coordinator sees it; return an epoch for the next one.
 
         EndTxn is answered before the markers are written, and InitProducerId after that (KIP-98). Asks nobody when there was
         no transaction since. Raises ProducerFenced, BrokerRefused or RetriesExhausted.
         """
         if not self._may_be_ending:
-            return (yield from self.bump())
+            return await self.bump()
         self._require_ready()
-        yield from self._init_producer_id(self.identity)
+        await self._init_producer_id(self.identity)
         return self.identity
 
-    def add_partitions(self, partitions: Iterable[TopicPartition]) -> Conversation[None]:
+    async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
         """Make partitions part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused."""
         self._require_ready()
         fields = {
@@ -152,12 +151,12 @@ class TransactionSession:
                 for topic, items in by_topic(partitions).items()
             ],
         }
-        reply = yield from self._ask_owner(ApiRequest(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
-        yield from self._accept(reply, "adding partitions to the transaction")
+        reply = await self._ask_owner(ApiRequest(requests.ADD_PARTITIONS_TO_TXN, fields), _added_error)
+        await self._accept(reply, "adding partitions to the transaction")
 
-    def commit_offsets(
+    async def commit_offsets(
         self, group: str | GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> Conversation[None]:
+    ) -> None:
         """Make a group's offsets part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused.
 
         Who names a generation is refused when the group has gone on without them (KIP-447).
@@ -173,8 +172,8 @@ class TransactionSession:
         }
         what = f"committing the offsets of group {sender.group_id!r} in the transaction"
         if self.version is TransactionVersion.TV1 and sender.group_id not in self._groups:
-            reply = yield from self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
-            yield from self._accept(reply, what)
+            reply = await self._ask_owner(ApiRequest(requests.ADD_OFFSETS_TO_TXN, owner), _error_code)
+            await self._accept(reply, what)
             self._groups.add(sender.group_id)
         fields = owner | {
             "generation_id": sender.generation_id,
@@ -185,14 +184,14 @@ class TransactionSession:
         request = self._versioned(requests.TXN_OFFSET_COMMIT, fields, tv1_max=4, tv2_min=5)
         if sender.member_id:
             request = replace(request, version_min=max(request.version_min, MEMBER_VERSION))
-        reply = yield from ask_coordinator(
+        reply = await ask_coordinator(
             self._cluster, CoordinatorKind.GROUP, sender.group_id, request, first_partition_error
         )
-        yield from self._accept(reply, what)
+        await self._accept(reply, what)
 
-    def commit_offsets_and_read(
+    async def commit_offsets_and_read(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> Conversation[dict[TopicPartition, OffsetAndMetadata]]:
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Make a group's offsets part of the transaction, and return what it had committed before.
 
         A coordinator that leads no more, and does not know it, may leave out the newest offsets. One that takes offsets
@@ -201,13 +200,13 @@ class TransactionSession:
         the limit. Raises what `commit_offsets` raises, and RetriesExhausted.
         """
         while True:
-            yield from self.commit_offsets(group, offsets)
+            await self.commit_offsets(group, offsets)
             taker = self._cluster.known_coordinator(CoordinatorKind.GROUP, group)
-            found = yield from committed_offsets(self._cluster, group, None, require_stable=False)
+            found = await committed_offsets(self._cluster, group, None, require_stable=False)
             if self._cluster.known_coordinator(CoordinatorKind.GROUP, group) == taker:
                 return found
 
-    def end(self, commit: bool) -> Conversation[ProducerIdentity]:
+    async def end(self, commit: bool) -> ProducerIdentity:
         """Commit or abort, and return the identity for the next transaction.
 
         Raises TransactionFailed when the transaction is known not to be committed, ProducerFenced when another producer
@@ -224,7 +223,7 @@ class TransactionSession:
         self._groups.clear()
         request = self._versioned(requests.END_TXN, fields, tv1_max=4, tv2_min=5)
         try:
-            reply = yield from self._ask_owner(request, _error_code)
+            reply = await self._ask_owner(request, _error_code)
         except ClientError:
             raise
         except BaseException:
@@ -234,12 +233,12 @@ class TransactionSession:
             if self.version is TransactionVersion.TV2:
                 self.identity = ProducerIdentity(int(reply.message.producer_id), int(reply.message.producer_epoch))
         elif commit:
-            yield from self._refuse_commit(reply)
+            await self._refuse_commit(reply)
         else:
-            yield from self._refuse_abort(reply)
+            await self._refuse_abort(reply)
         return self.identity
 
-    def _init_producer_id(self, current: ProducerIdentity) -> Conversation[None]:
+    async def _init_producer_id(self, current: ProducerIdentity) -> None:
         fields = {
             "transactional_id": self.transactional_id,
             "transaction_timeout": milliseconds(self.timeout_ms),
@@ -248,12 +247,12 @@ class TransactionSession:
         }
         lowest = 0 if current is NO_IDENTITY else BUMP_VERSION
         request = ApiRequest(requests.INIT_PRODUCER_ID, fields, version_min=lowest)
-        reply = yield from self._ask_owner(request, _error_code)
+        reply = await self._ask_owner(request, _error_code)
         what = f"taking transactional id {self.transactional_id!r}"
         if reply.error is None:
             raise RetriesExhausted(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            yield from self._lose(what, reply.error)
+            await self._lose(what, reply.error)
         if reply.error is not ErrorCode.none:
             raise broker_refusal(reply.error, what, reply.right)
         if reply.message.producer_id < 0 or reply.message.producer_epoch < 0:
@@ -263,29 +262,29 @@ class TransactionSession:
         self._groups.clear()
         self._become(SessionState.READY)
 
-    def explained(self, error: ClientError) -> Conversation[ClientError]:
+    async def explained(self, error: ClientError) -> ClientError:
         """An error of writing, with what the coordinator knows of its reason.
 
         Where a leader does not know the producer id, another has the transactional id, or it has expired. A batch that is not
         taken while the transaction before is completed waits for a partition of that.
         """
         if isinstance(error, TransactionFailed) and _is_busy(error.__cause__):
-            return (yield from self._with_what_it_waits_for(error))
+            return await self._with_what_it_waits_for(error)
         if not isinstance(error, ProducerFenced) or error.error not in LOST_OWNERSHIP:
             return error
-        if self.state is not SessionState.READY or not (yield from self._is_forgotten()):
+        if self.state is not SessionState.READY or not await self._is_forgotten():
             return error
         self._become(SessionState.EXPIRED)
         return _expired(error.message)
 
-    def _with_what_it_waits_for(self, error: TransactionFailed) -> Conversation[TransactionFailed]:
+    async def _with_what_it_waits_for(self, error: TransactionFailed) -> TransactionFailed:
         """The markers of a decided transaction wait for a partition without a leader, and the next transaction for them."""
         try:
-            described = (yield from self._described()).get(self.transactional_id)
+            described = (await self._described()).get(self.transactional_id)
             if described is None or described.state not in DECIDED_STATES or not described.partitions:
                 return error
-            retries = yield from self._cluster.retries(DESCRIBE_TIMEOUT_MS)
-            yield from refresh(self._cluster, {one.topic for one in described.partitions}, retries=retries)
+            retries = await self._cluster.retries(DESCRIBE_TIMEOUT_MS)
+            await refresh(self._cluster, {one.topic for one in described.partitions}, retries=retries)
         except ClientError:
             return error
         missing = [str(one) for one in sorted(described.partitions) if self._cluster.leader(one) is None]
@@ -296,33 +295,33 @@ class TransactionSession:
         explained.__cause__ = error.__cause__
         return explained
 
-    def _described(self) -> Conversation[dict[str, TransactionDescription]]:
-        retries = yield from self._cluster.retries(min(self._cluster.settings.call_timeout_ms, DESCRIBE_TIMEOUT_MS))
+    async def _described(self) -> dict[str, TransactionDescription]:
+        retries = await self._cluster.retries(min(self._cluster.settings.call_timeout_ms, DESCRIBE_TIMEOUT_MS))
         ids = [self.transactional_id]
-        return (yield from describe_transactions(self._cluster, ids, skip_missing=True, retries=retries))
+        return await describe_transactions(self._cluster, ids, skip_missing=True, retries=retries)
 
-    def _lose(self, what: str, error: ErrorCode) -> Conversation[NoReturn]:
+    async def _lose(self, what: str, error: ErrorCode) -> NoReturn:
         """Raise what an answer says after which this session has no right to the id any more."""
-        if error in LOST_OWNERSHIP and (yield from self._is_forgotten()):
+        if error in LOST_OWNERSHIP and await self._is_forgotten():
             self._end(SessionState.EXPIRED)
             raise _expired(what)
         self._fence(what, error)
 
-    def _is_forgotten(self) -> Conversation[bool]:
+    async def _is_forgotten(self) -> bool:
         """Whether the coordinator says that nobody has the transactional id."""
         try:
-            return not (yield from self._described())
+            return not await self._described()
         except ClientError:
             return False
 
-    def _accept(self, reply: CoordinatorReply, what: str) -> Conversation[None]:
+    async def _accept(self, reply: CoordinatorReply, what: str) -> None:
         """Raise what an answer inside a transaction means, unless it means success."""
         if reply.error is None:
             failed = TransactionFailed(f"{what}: {reply.cause}")
             failed.__cause__ = reply.cause
-            raise (yield from self.explained(failed))
+            raise await self.explained(failed)
         if reply.error in LOST_OWNERSHIP:
-            yield from self._lose(what, reply.error)
+            await self._lose(what, reply.error)
         if reply.error in FENCED:
             if self.version is TransactionVersion.TV1:
                 self._fence(what, reply.error)
@@ -333,7 +332,7 @@ class TransactionSession:
         if reply.error is not ErrorCode.none:
             raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_commit(self, reply: CoordinatorReply) -> Conversation[NoReturn]:
+    async def _refuse_commit(self, reply: CoordinatorReply) -> NoReturn:
         what = f"committing the transaction of {self.transactional_id!r}"
         if reply.doubtful:
             self._end(SessionState.UNKNOWN)
@@ -342,12 +341,12 @@ class TransactionSession:
         if reply.error is None:
             raise TransactionFailed(f"{what}: {reply.cause}") from reply.cause
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP:
-            yield from self._lose(what, reply.error)
+            await self._lose(what, reply.error)
         if reply.error in ABORTABLE:
             raise TransactionFailed(what, reply.error)
         raise broker_refusal(reply.error, what, reply.right)
 
-    def _refuse_abort(self, reply: CoordinatorReply) -> Conversation[None]:
+    async def _refuse_abort(self, reply: CoordinatorReply) -> None:
         what = f"aborting the transaction of {self.transactional_id!r}"
         if reply.error is None:
             self._end(SessionState.UNKNOWN)
@@ -355,7 +354,7 @@ class TransactionSession:
         if reply.error is ErrorCode.invalid_txn_state and self.version is TransactionVersion.TV1:
             return  # nothing was added to the transaction, so there is none to abort
         if reply.error in FENCED or reply.error in LOST_OWNERSHIP or reply.error is ErrorCode.invalid_txn_state:
-            yield from self._lose(what, reply.error)
+            await self._lose(what, reply.error)
         raise broker_refusal(reply.error, what, reply.right)
 
     def _versioned(self, api: Api, fields: Mapping[str, Any], *, tv1_max: int, tv2_min: int) -> ApiRequest:
@@ -363,9 +362,9 @@ class TransactionSession:
             return ApiRequest(api, fields, version_min=tv2_min)
         return ApiRequest(api, fields, version_max=tv1_max)
 
-    def _ask_owner(self, request: ApiRequest, error_of: ErrorOf) -> Conversation[CoordinatorReply]:
+    async def _ask_owner(self, request: ApiRequest, error_of: ErrorOf) -> CoordinatorReply:
         kind = CoordinatorKind.TRANSACTION
-        return (yield from ask_coordinator(self._cluster, kind, self.transactional_id, request, error_of))
+        return await ask_coordinator(self._cluster, kind, self.transactional_id, request, error_of)
 
     def _fence(self, what: str, error: ErrorCode) -> NoReturn:
         self._end(SessionState.FENCED)
@@ -402,7 +401,7 @@ def _expired(what: str) -> TransactionalIdExpired:
     )
 
 
-def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
+async def idempotent_identity(cluster: Cluster) -> ProducerIdentity:
     """A producer id for a producer without transactions. Raises BrokerRefused or RetriesExhausted."""
     fields = {
         "transactional_id": None,
@@ -411,7 +410,7 @@ def idempotent_identity(cluster: Cluster) -> Conversation[ProducerIdentity]:
         "producer_epoch": NO_IDENTITY.epoch,
     }
     request = ApiRequest(requests.INIT_PRODUCER_ID, fields)
-    answer = yield from ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
+    answer = await ask_any(cluster, request, lambda message: message.error_code, "asking for a producer id")
     if answer.producer_id < 0 or answer.producer_epoch < 0:
         raise ClientError(f"the broker gave out producer id {answer.producer_id} with epoch {answer.producer_epoch}")
     return ProducerIdentity(int(answer.producer_id), int(answer.producer_epoch))

@@ -1,6 +1,6 @@
 """Saying who we are after a connection is made: SaslHandshake, then SaslAuthenticate until both sides are content.
 
-A log-in is a generator, like a conversation, of the requests of one connection: nothing else may be sent meanwhile.
+A log-in is a generator, like a flow, of the requests of one connection: nothing else may be sent meanwhile.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation
+from oncelog.client.net.flows import Flow
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.asynchronous.transport import AsyncTransport
 
@@ -21,8 +21,8 @@ class AsyncBase:
         self._cluster = Cluster(settings)
         self._transport = AsyncTransport(settings)
 
-    async def _run(self, conversation: Conversation[T]) -> T:
-        return await self._transport.run(conversation)
+    async def _run(self, flow: Flow[T]) -> T:
+        return await self._transport.run(flow)
 
     async def close(self) -> None:
         await self._transport.close()

@@ -1,4 +1,4 @@
-"""Conversations over asyncio. Any number may run at the same time on one transport."""
+"""Flows over asyncio. Any number may run at the same time on one transport."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.connection import BrokerConnection, handshake_bytes, in_flight
-from oncelog.client.net.conversation import (
+from oncelog.client.net.flows import (
     Call,
     ConnectionUse,
-    Conversation,
     Draw,
     Effect,
+    Flow,
     Handshake,
     InFlight,
     Now,
+    PendingRequest,
     Send,
     Sleep,
-    Ticket,
     Wait,
     WallClock,
 )
@@ -101,12 +101,12 @@ class AsyncLink:
                 raise
 
     async def _ask(self, request: ApiRequest) -> Any:
-        ticket = Ticket(self.connection.address, request, self.lane)
+        pending = PendingRequest(self.connection.address, request, self.lane)
         answered = asyncio.get_running_loop().create_future()
-        ticket.on_done = partial(_settle, answered)
-        self.writer.writelines(self.connection.send(ticket))  # type: ignore[arg-type]
+        pending.on_done = partial(_settle, answered)
+        self.writer.writelines(self.connection.send(pending))  # type: ignore[arg-type]
         await answered
-        return ticket.result()
+        return pending.result()
 
 
 def _settle(happened: asyncio.Future[None]) -> None:
@@ -115,7 +115,7 @@ def _settle(happened: asyncio.Future[None]) -> None:
 
 
 class AsyncTransport:
-    """Runs conversations as tasks of the running event loop."""
+    """Runs flows as tasks of the running event loop."""
 
     def __init__(self, settings: ClientSettings) -> None:
         """Raises ValueError for a file that the settings name and that is no good."""
@@ -123,7 +123,7 @@ class AsyncTransport:
         self._context = context_for(settings.security)
         self._links: dict[tuple[Address, ConnectionUse], AsyncLink] = {}
         self._connecting: dict[tuple[Address, ConnectionUse], asyncio.Lock] = {}
-        self._opening: dict[tuple[Address, ConnectionUse], list[tuple[Ticket, float]]] = {}
+        self._opening: dict[tuple[Address, ConnectionUse], list[tuple[PendingRequest, float]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._was_woken = False
         self.is_closed = False
@@ -142,8 +142,8 @@ class AsyncTransport:
                 f"this client is for the event loop that used it first{fate}: another loop makes its own"
             )
 
-    async def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result.
+    async def run(self, flow: Flow[T]) -> T:
+        """Carry a flow to its end and return its result.
 
         Raises IllegalState after `close`, and when it was called meanwhile, and on another event loop.
         """
@@ -151,18 +151,18 @@ class AsyncTransport:
             self.require_loop()
             if self.is_closed:
                 raise IllegalState("this client was closed")
-            resume: Callable[[], Effect] = conversation.__next__
+            resume: Callable[[], Effect] = partial(flow.send, None)
             while True:
                 try:
                     effect = resume()
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                resume = await self._performed(conversation, effect)
+                resume = await self._performed(flow, effect)
                 if self.is_closed:
                     raise IllegalState("this client was closed meanwhile")
         finally:
-            conversation.close()
+            flow.close()
 
     def wake(self) -> None:
         """End the wait that asked for it, or the next one that will."""
@@ -183,13 +183,12 @@ class AsyncTransport:
             end_wait()
         await asyncio.sleep(0)
 
-    async def _performed(self, conversation: Conversation[Any], effect: Effect) -> Callable[[], Effect]:
+    async def _performed(self, flow: Flow[Any], effect: Effect) -> Callable[[], Effect]:
         try:
             value = await self._perform(effect)
-        except Exception as error:  # noqa: BLE001 - whatever went wrong, the conversation decides what it means
-            thrown = error
-            return lambda: conversation.throw(thrown)
-        return lambda: conversation.send(value)
+        except Exception as error:  # noqa: BLE001 - whatever went wrong, the flow decides what it means
+            return partial(flow.throw, error)
+        return partial(flow.send, value)
 
     async def _perform(self, effect: Effect) -> Any:
         match effect:
@@ -214,24 +213,24 @@ class AsyncTransport:
                 result = effect.function()
                 return await result if inspect.isawaitable(result) else result
 
-    async def _send(self, effect: Send) -> Ticket:
+    async def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        ticket = Ticket(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.lane)
         name = effect.address, effect.lane
         link = self._links.get(name)
         if link is None or name in self._opening or monotonic_ms() >= link.renew_at_ms:
-            self._send_when_open(ticket, timeout_ms)
+            self._send_when_open(pending, timeout_ms)
         else:
-            self._send_over(link, ticket, timeout_ms)
-            if not effect.request.expects_answer and not ticket.is_done:
-                await self._drain(link, ticket, timeout_ms)
-        return ticket
+            self._send_over(link, pending, timeout_ms)
+            if not effect.request.expects_answer and not pending.is_done:
+                await self._drain(link, pending, timeout_ms)
+        return pending
 
-    def _send_when_open(self, ticket: Ticket, timeout_ms: float) -> None:
+    def _send_when_open(self, pending: PendingRequest, timeout_ms: float) -> None:
         """Send in order once there is a connection; who waits for another broker does not wait for this one."""
-        name = ticket.address, ticket.lane
+        name = pending.address, pending.lane
         is_first = name not in self._opening
-        self._opening.setdefault(name, []).append((ticket, timeout_ms))
+        self._opening.setdefault(name, []).append((pending, timeout_ms))
         if is_first:
             task = asyncio.get_running_loop().create_task(self._open_for(name, timeout_ms))
             self._tasks.add(task)
@@ -246,34 +245,34 @@ class AsyncTransport:
             failure = error
         finally:
             waiting = self._opening.pop(name)
-            for ticket, ticket_timeout_ms in waiting:
+            for pending, pending_timeout_ms in waiting:
                 if link is not None:
-                    self._send_over(link, ticket, ticket_timeout_ms)
-                    if not ticket.request.expects_answer and not ticket.is_done:
-                        ticket.answer(None)
-                    if ticket.on_done is not None:
-                        ticket.on_done()  # who waits has a deadline only now
+                    self._send_over(link, pending, pending_timeout_ms)
+                    if not pending.request.expects_answer and not pending.is_done:
+                        pending.answer(None)
+                    if pending.on_done is not None:
+                        pending.on_done()  # who waits has a deadline only now
                 else:
-                    ticket.fail(failure or ConnectionLost(f"{name[0]}: this client was closed", sent=False))
+                    pending.fail(failure or ConnectionLost(f"{name[0]}: this client was closed", sent=False))
 
-    def _send_over(self, link: AsyncLink, ticket: Ticket, timeout_ms: float) -> None:
-        ticket.deadline_ms = monotonic_ms() + timeout_ms
+    def _send_over(self, link: AsyncLink, pending: PendingRequest, timeout_ms: float) -> None:
+        pending.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            chunks = link.connection.send(ticket)
+            chunks = link.connection.send(pending)
         except UnsupportedVersion as error:
-            ticket.fail(error)
+            pending.fail(error)
             return
         link.writer.writelines(chunks)  # type: ignore[arg-type]
 
-    async def _drain(self, link: AsyncLink, ticket: Ticket, timeout_ms: float) -> None:
+    async def _drain(self, link: AsyncLink, pending: PendingRequest, timeout_ms: float) -> None:
         """Wait until the broker takes what is sent without an answer, which nothing else limits."""
         try:
             await asyncio.wait_for(link.writer.drain(), timeout_ms / 1000)
         except (OSError, TimeoutError) as error:
             self._drop(link, f"sending failed: {error}")
-            ticket.fail(ConnectionLost(f"{ticket.address}: sending failed: {error}", sent=True))
+            pending.fail(ConnectionLost(f"{pending.address}: sending failed: {error}", sent=True))
         else:
-            ticket.answer(None)
+            pending.answer(None)
 
     async def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> AsyncLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
@@ -351,27 +350,27 @@ class AsyncTransport:
         except (OSError, WireError) as error:
             self._drop(link, str(error))
 
-    async def _wait(self, effect: Wait) -> list[Ticket]:
+    async def _wait(self, effect: Wait) -> list[PendingRequest]:
         until_ms = float("inf") if effect.timeout_ms is None else monotonic_ms() + effect.timeout_ms
         while True:
-            done = [ticket for ticket in effect.tickets if ticket.is_done]
+            done = [pending for pending in effect.awaited if pending.is_done]
             now_ms = monotonic_ms()
             is_over = bool(done) or now_ms >= until_ms or (effect.until_woken and self._was_woken) or self.is_closed
-            # A late answer may be here and not read yet: the loop gets a turn before its ticket is given up.
-            if is_over and not any(ticket.is_late(now_ms) for ticket in effect.tickets):
+            # A late answer may be here and not read yet: the loop gets a turn before its request is given up.
+            if is_over and not any(pending.is_late(now_ms) for pending in effect.awaited):
                 self._was_woken = self._was_woken and not effect.until_woken
                 return done
-            await self._something(effect, min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]]))
-            self._give_up_late(effect.tickets, monotonic_ms())
+            await self._something(effect, min([until_ms, *[pending.deadline_ms for pending in effect.awaited]]))
+            self._give_up_late(effect.awaited, monotonic_ms())
 
     async def _something(self, effect: Wait, deadline_ms: float) -> None:
-        """Return when a ticket is done, at the deadline, or when woken if that was asked for."""
+        """Return when a request is answered, at the deadline, or when woken if that was asked for."""
         loop = asyncio.get_running_loop()
         happened = loop.create_future()
         happen = partial(_settle, happened)
 
-        for ticket in effect.tickets:
-            ticket.on_done = happen
+        for pending in effect.awaited:
+            pending.on_done = happen
         if effect.until_woken:
             self._wake_up = happen
         self._waiting.add(happen)
@@ -385,11 +384,13 @@ class AsyncTransport:
             if timer is not None:
                 timer.cancel()
 
-    def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
+    def _give_up_late(self, awaited: tuple[PendingRequest, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
-        for ticket in tickets:
-            if ticket.is_late(now_ms) and (ticket.address, ticket.lane) in self._links:
-                self._drop(self._links[ticket.address, ticket.lane], f"no answer to {ticket.request.api.name} in time")
+        for pending in awaited:
+            if pending.is_late(now_ms) and (pending.address, pending.lane) in self._links:
+                self._drop(
+                    self._links[pending.address, pending.lane], f"no answer to {pending.request.api.name} in time"
+                )
 
     def _drop(self, link: AsyncLink, reason: str) -> None:
         name = link.connection.address, link.lane

@@ -1,22 +1,20 @@
-"""A conversation that goes on beside the calls of the user, on a thread of its own."""
+"""A flow that goes on beside the calls of the user, on a thread of its own."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from oncelog.client.net.conversation import Conversation
+from oncelog.client.net.flows import Flow
 from oncelog.client.transports.blocking.transport import BlockingTransport
 
 
 class BackgroundRun:
-    """A thread that carries one conversation to its end, and then calls `ended`."""
+    """A thread that carries one flow to its end, and then calls `ended`."""
 
-    def __init__(
-        self, transport: BlockingTransport, conversation: Conversation[None], ended: Callable[[], None], name: str
-    ) -> None:
+    def __init__(self, transport: BlockingTransport, flow: Flow[None], ended: Callable[[], None], name: str) -> None:
         self._transport = transport
-        self._conversation = conversation
+        self._flow = flow
         self._ended = ended
         self._name = name
         self._thread: threading.Thread | None = None
@@ -40,7 +38,7 @@ class BackgroundRun:
         if not self._running.acquire(blocking=False):
             return
         try:
-            self._transport.run(self._conversation)
+            self._transport.run(self._flow)
         finally:
             self.is_over = True
             self._ended()

@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.conversation import Conversation
+from oncelog.client.net.flows import Flow
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.ownership import OwnedLock, Ownership
 from oncelog.client.transports.blocking.transport import BlockingTransport
@@ -25,9 +25,12 @@ class BlockingBase:
         self._transport = BlockingTransport(settings, self._lock)
         self._one_at_a_time = OwnedLock(self._ownership)
 
-    def _run(self, conversation: Conversation[T]) -> T:
-        with self._one_at_a_time.ours():
-            return self._transport.run(conversation)
+    def _run(self, flow: Flow[T]) -> T:
+        try:
+            with self._one_at_a_time.ours():
+                return self._transport.run(flow)
+        finally:
+            flow.close()
 
     def close(self) -> None:
         self._transport.close()

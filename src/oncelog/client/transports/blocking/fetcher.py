@@ -6,7 +6,7 @@ from collections import deque
 
 from oncelog.client.consumer.fetching import MIB, Fetches, FetchSettings
 from oncelog.client.consumer.readings import FetchedBatches
-from oncelog.client.net.conversation import ConnectionUse, Conversation
+from oncelog.client.net.flows import ConnectionUse
 from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.net.settings import ClientSettings, parse_addresses
 from oncelog.client.transports.blocking.base import BlockingBase
@@ -106,5 +106,5 @@ class Fetcher(BlockingBase):
             self.read(partition, offset, end_offset=end_offset)
         return self.take(partition)
 
-    def _take_answers(self, timeout_ms: float) -> Conversation[None]:
-        self._answers = yield from self._fetches.next(timeout_ms)
+    async def _take_answers(self, timeout_ms: float) -> None:
+        self._answers = await self._fetches.next(timeout_ms)

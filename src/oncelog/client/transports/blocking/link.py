@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
 from oncelog.client.net.connection import BrokerConnection, handshake_bytes
-from oncelog.client.net.conversation import ConnectionUse, Ticket
+from oncelog.client.net.flows import ConnectionUse, PendingRequest
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.sessions import UNREACHABLE, begin_log_in, forget_token, opening_failure, renewal_ms
 from oncelog.client.values import Address
@@ -144,12 +144,12 @@ class BlockingLink:
         steps = begin_log_in(self.connection.address, login, timeout_s)
         request = next(steps)
         while True:
-            ticket = Ticket(self.connection.address, request, self.lane)
-            self.send(self.connection.send(ticket))
-            while not ticket.is_done:
+            pending = PendingRequest(self.connection.address, request, self.lane)
+            self.send(self.connection.send(pending))
+            while not pending.is_done:
                 self.connection.receive(self.incoming.receive(self.socket, until_ms=until_ms))
             try:
-                request = steps.send(ticket.result())
+                request = steps.send(pending.result())
             except StopIteration as end:
                 self.renew_at_ms = renewal_ms(end.value)
                 return

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from oncelog.client.errors import ClientError, ConnectionLost
-from oncelog.client.net.conversation import ConnectionUse, Ticket
+from oncelog.client.net.flows import ConnectionUse, PendingRequest
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.transports.blocking.link import BlockingLink
 from oncelog.client.values import Address
@@ -32,7 +32,7 @@ class Opening:
         finished: Callable[[Opening], None],
     ) -> None:
         self.name = address, lane
-        self.waiting: list[tuple[Ticket, float]] = []
+        self.waiting: list[tuple[PendingRequest, float]] = []
         self.link: BlockingLink | None = None
         self.failure: ClientError = ConnectionLost(f"{address}: this client was closed", sent=False)
         self._settings = settings

@@ -1,4 +1,4 @@
-"""Conversations over plain sockets, on the calling thread."""
+"""Flows over plain sockets, on the calling thread."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.connection import in_flight
-from oncelog.client.net.conversation import (
+from oncelog.client.net.flows import (
     Call,
     ConnectionUse,
-    Conversation,
     Draw,
     Effect,
+    Flow,
     Handshake,
     InFlight,
     Now,
+    PendingRequest,
     Send,
     Sleep,
-    Ticket,
     Wait,
     WallClock,
 )
@@ -52,10 +53,10 @@ def monotonic_ms() -> float:
 
 
 class BlockingTransport:
-    """Runs conversations on the calling thread, one at a time. Other threads may call `wake` and nothing else."""
+    """Runs flows on the calling thread, one at a time. Other threads may call `wake` and nothing else."""
 
     def __init__(self, settings: ClientSettings, lock: OwnedLock | None = None) -> None:
-        """`lock`, if given, is held while a conversation's own code runs, and never while it waits.
+        """`lock`, if given, is held while a flow's own code runs, and never while it waits.
 
         Raises ValueError for a file that the settings name and that is no good.
         """
@@ -78,11 +79,13 @@ class BlockingTransport:
         self._wake_sender.setblocking(False)
         self._selector.register(self._wake_receiver, selectors.EVENT_READ, None)
 
-    def run(self, conversation: Conversation[T]) -> T:
-        """Carry a conversation to its end and return its result.
+    def run(self, flow: Flow[T]) -> T:
+        """Carry a flow to its end and return its result.
 
         Raises IllegalState after `close`, and when it was called meanwhile, and in a process that was forked.
         """
+        if not self._ownership.is_ours:
+            flow.close()
         self._ownership.require()
         is_counted = False
         try:
@@ -91,7 +94,7 @@ class BlockingTransport:
                     raise IllegalState("this client was closed")
                 self._runs += 1
                 is_counted = True
-            resume: Callable[[], Effect] = conversation.__next__
+            resume: Callable[[], Effect] = partial(flow.send, None)
             while True:
                 try:
                     with self._lock.ours():
@@ -99,28 +102,28 @@ class BlockingTransport:
                 except StopIteration as end:
                     result: T = end.value
                     return result
-                resume = self._performed(conversation, effect)
+                resume = self._performed(flow, effect)
                 if self._is_over:
                     raise IllegalState("this client was closed meanwhile")
         finally:
             try:
                 with self._lock.ours():
-                    conversation.close()
+                    flow.close()
             finally:
                 with self._closing:
                     self._runs -= is_counted
                     self._release_if_over()
 
-    def _performed(self, conversation: Conversation[Any], effect: Effect) -> Callable[[], Effect]:
+    def _performed(self, flow: Flow[Any], effect: Effect) -> Callable[[], Effect]:
         try:
             value = self._perform(effect)
         except ClientError as error:
-            return _thrower(conversation, error)
-        except BaseException as error:  # noqa: BLE001 - whatever went wrong, the conversation decides what it means
+            return partial(flow.throw, error)
+        except BaseException as error:  # noqa: BLE001 - whatever went wrong, the flow decides what it means
             if not isinstance(effect, Call):
                 self._start_over()
-            return _thrower(conversation, error)
-        return _sender(conversation, value)
+            return partial(flow.throw, error)
+        return partial(flow.send, value)
 
     def _start_over(self) -> None:
         """A signal's handler has raised while something was sent or received: how far that came is not known any more."""
@@ -129,9 +132,9 @@ class BlockingTransport:
         openings, self._openings = self._openings, {}
         for opening in openings.values():
             opening.abandon()
-            for ticket, _ in opening.waiting:
-                if not ticket.is_done:
-                    ticket.fail(ConnectionLost(f"{ticket.address}: the call was interrupted", sent=False))
+            for pending, _ in opening.waiting:
+                if not pending.is_done:
+                    pending.fail(ConnectionLost(f"{pending.address}: the call was interrupted", sent=False))
 
     def wake(self) -> None:
         """End a wait that asked for it. Safe from any thread."""
@@ -200,43 +203,43 @@ class BlockingTransport:
             case Call():
                 return effect.function()
 
-    def _send(self, effect: Send) -> Ticket:
+    def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        ticket = Ticket(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.lane)
         name = effect.address, effect.lane
         try:
             link = None if name in self._openings else self._open_link(*name)
         except AuthenticationFailed as refused:
-            ticket.fail(refused)
-            return ticket
+            pending.fail(refused)
+            return pending
         if link is not None:
-            self._send_over(link, ticket, timeout_ms)
-            return ticket
+            self._send_over(link, pending, timeout_ms)
+            return pending
         opening = self._openings.get(name)
         connect_ms = min(timeout_ms, self._settings.connect_timeout_ms)
-        ticket.deadline_ms = monotonic_ms() + connect_ms + OPENING_GRACE_MS
+        pending.deadline_ms = monotonic_ms() + connect_ms + OPENING_GRACE_MS
         if opening is None:
             opening = self._openings[name] = Opening(*name, self._settings, self._context, connect_ms, self._opened)
-        opening.waiting.append((ticket, timeout_ms))
-        return ticket
+        opening.waiting.append((pending, timeout_ms))
+        return pending
 
-    def _send_over(self, link: BlockingLink, ticket: Ticket, timeout_ms: float) -> None:
-        ticket.deadline_ms = monotonic_ms() + timeout_ms
+    def _send_over(self, link: BlockingLink, pending: PendingRequest, timeout_ms: float) -> None:
+        pending.deadline_ms = monotonic_ms() + timeout_ms
         try:
-            chunks = link.connection.send(ticket)
+            chunks = link.connection.send(pending)
         except UnsupportedVersion as error:
-            ticket.fail(error)
+            pending.fail(error)
             return
         link.socket.settimeout(timeout_ms / 1000)
         try:
             link.send(chunks)
         except OSError as error:
             self._drop(link, f"sending failed: {error}")
-            if not ticket.is_done:
-                ticket.fail(ConnectionLost(f"{ticket.address}: sending failed: {error}", sent=True))
+            if not pending.is_done:
+                pending.fail(ConnectionLost(f"{pending.address}: sending failed: {error}", sent=True))
             return
-        if not ticket.request.expects_answer:
-            ticket.answer(None)
+        if not pending.request.expects_answer:
+            pending.answer(None)
 
     def _opened(self, opening: Opening) -> None:
         """Called on the thread that has made a connection, or has not."""
@@ -255,11 +258,11 @@ class BlockingTransport:
             elif opening.link is not None:
                 link = opening.link
                 self._register(link)
-            for ticket, timeout_ms in opening.waiting:
-                if link is not None and not ticket.is_done:
-                    self._send_over(link, ticket, timeout_ms)
-                elif not ticket.is_done:
-                    ticket.fail(opening.failure)
+            for pending, timeout_ms in opening.waiting:
+                if link is not None and not pending.is_done:
+                    self._send_over(link, pending, timeout_ms)
+                elif not pending.is_done:
+                    pending.fail(opening.failure)
             del self._openings[opening.name]
 
     def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> BlockingLink:
@@ -299,23 +302,23 @@ class BlockingTransport:
             return None
         return link
 
-    def _wait(self, effect: Wait) -> list[Ticket]:
+    def _wait(self, effect: Wait) -> list[PendingRequest]:
         until_ms = float("inf") if effect.timeout_ms is None else monotonic_ms() + effect.timeout_ms
         while True:
             now_ms = monotonic_ms()
-            done = [ticket for ticket in effect.tickets if ticket.is_done]
-            has_late = any(ticket.is_late(now_ms) for ticket in effect.tickets)
+            done = [pending for pending in effect.awaited if pending.is_done]
+            has_late = any(pending.is_late(now_ms) for pending in effect.awaited)
             if (done and not has_late) or self._is_over:
                 return done
-            deadline_ms = min([until_ms, *[ticket.deadline_ms for ticket in effect.tickets]])
+            deadline_ms = min([until_ms, *[pending.deadline_ms for pending in effect.awaited]])
             if effect.until_woken and self._was_woken and not has_late:
                 self._was_woken = False
                 return []
             self._take_events(max(0.0, deadline_ms - now_ms))
             now_ms = monotonic_ms()
-            self._give_up_late(effect.tickets, now_ms)
+            self._give_up_late(effect.awaited, now_ms)
             if now_ms >= until_ms:
-                return [ticket for ticket in effect.tickets if ticket.is_done]
+                return [pending for pending in effect.awaited if pending.is_done]
 
     def _take_events(self, timeout_ms: float) -> None:
         """Wait for bytes and take them in. A wake-up is kept for the wait that asks for it."""
@@ -342,16 +345,16 @@ class BlockingTransport:
         except WireError as error:
             self._drop(link, str(error))
 
-    def _give_up_late(self, tickets: tuple[Ticket, ...], now_ms: float) -> None:
+    def _give_up_late(self, awaited: tuple[PendingRequest, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
-        for ticket in tickets:
-            if not ticket.is_late(now_ms):
+        for pending in awaited:
+            if not pending.is_late(now_ms):
                 continue
-            link = self._links.get((ticket.address, ticket.lane))
+            link = self._links.get((pending.address, pending.lane))
             if link is not None:
-                self._drop(link, f"no answer to {ticket.request.api.name} in time")
-            if not ticket.is_done:
-                ticket.fail(ConnectionLost(f"{ticket.address}: no connection in time", sent=False))
+                self._drop(link, f"no answer to {pending.request.api.name} in time")
+            if not pending.is_done:
+                pending.fail(ConnectionLost(f"{pending.address}: no connection in time", sent=False))
 
     def _drop(self, link: BlockingLink, reason: str) -> None:
         name = link.connection.address, link.lane
@@ -362,11 +365,3 @@ class BlockingTransport:
             del self._links[name]
         link.socket.close()
         link.connection.lose(reason)
-
-
-def _sender(conversation: Conversation[Any], value: Any) -> Callable[[], Effect]:
-    return lambda: conversation.send(value)
-
-
-def _thrower(conversation: Conversation[Any], error: BaseException) -> Callable[[], Effect]:
-    return lambda: conversation.throw(error)
