@@ -1,6 +1,6 @@
-"""Reads whole logs, and says where what the broker knows is not what is in them.
+"""Reads whole logs, and compares them with the broker's state.
 
-Each log is read with none of the broker's own rules: what its batches say of producers and transactions is worked out here.
+It uses none of the broker's own rules: it derives producers and transactions from the batches by itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own client in a simulated process: its cores are the real ones, only the transport is another."""
+"""The real client in a simulated process: only its transport is another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Numbers in the code behind which whole paths hide: a run draws some that are small.
+"""The conditions that a run draws: settings, and constants of the code.
 
-What happens after a thousand producer ids, fifty that wait or megabytes of a log happens in no minute of a run. Numbers that are
-settings are in `conditions.py`.
+Some paths are taken only after a thousand producer ids, fifty waiting requests or megabytes of a log, which no run of a minute
+reaches. So a run draws small values for some of these constants.
 """
 
 from __future__ import annotations

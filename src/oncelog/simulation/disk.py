@@ -1,4 +1,4 @@
-"""Bits that change on the disk by themselves, in files that nobody writes any more, and a repair that changes them back."""
+"""The disk of a simulated node: kills between its operations, flipped bits in old files, and their repair."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A disk in memory that can lose its power.
 
 Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
-device never wrote. Names are lost, too (`file_names.py`). The seed decides everything that may happen either way.
+device never wrote. Names are lost, too (`memory_files.py`). The seed decides everything that may happen either way.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The names of the files of the disk in memory, and what a power cut leaves of them.
+"""The files of the disk in memory, their contents and their names, and the part of both that a power cut leaves.
 
-Files appear, move and go in the order in which that was asked for, but no later than the next sync of any file, as a
-journaling file system does it. Each directory of the root is a file system of its own: in what order two of them keep
-their names, nothing says.
+Files appear, move and go in the order in which the broker asked for it, and no later than the next sync of any file, as on a
+journaling file system. Each directory of the root is a file system of its own: the order between two of them is undefined.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Connections between processes: bytes in order, late, in pieces, and at any byte no more."""
+"""Connections between processes: bytes arrive in order, late and in pieces, and a connection may end at any byte."""
 
 from __future__ import annotations
 

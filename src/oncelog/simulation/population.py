@@ -1,4 +1,4 @@
-"""The clients of a run: which there are, how patient each is, and one that reads everything in the end."""
+"""The clients of a run: how many of each kind, their patience, and a last one that reads everything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics whose records, or which themselves, go: by retention, by DeleteRecords, by deletion."""
+"""Topics that end, and topics whose records end: by retention, DeleteRecords and DeleteTopics."""
 
 from __future__ import annotations
 

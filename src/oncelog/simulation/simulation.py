@@ -1,4 +1,4 @@
-"""One run: a seed, a broker, clients, faults; then no faults and everything comes to an end; then the history is checked."""
+"""One run: a seed, a broker, clients and faults. Then the faults end, all clients finish, and the history is checked."""
 
 from __future__ import annotations
 
