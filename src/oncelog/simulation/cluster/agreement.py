@@ -51,7 +51,7 @@ class Agreement:
                 return f"{name} has no replica on broker {broker_id}"
         return None
 
-    def unsettled(self) -> str | None:
+    def in_progress(self) -> str | None:
         """What is under way, or not everywhere yet."""
         reason = self.unled()
         if reason is not None:

@@ -29,7 +29,7 @@ class LoggedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Led:
+class _SeenLeader:
     """A leader as it was looked at last."""
 
     epoch: int
@@ -58,7 +58,7 @@ class Ledger:
         self._metadata = metadata
         self._looked_at_zxid = -1
         self._committed: dict[tuple[str, int], _Committed] = {}
-        self._led: dict[Partition, _Led] = {}
+        self._led: dict[Partition, _SeenLeader] = {}
         """A partition is one broker's, and of one start of it."""
 
     def look_at(self, node: MemberNode) -> None:
@@ -99,7 +99,7 @@ class Ledger:
             self._check_replicas(what, partition, high)
         known.high_watermark, known.last_stable_offset = high, stable
 
-    def _elected(self, node: MemberNode, partition: Partition) -> _Led:
+    def _elected(self, node: MemberNode, partition: Partition) -> _SeenLeader:
         committed = self._committed.setdefault((partition.topic, partition.index), _Committed())
         epoch, log = partition.leader_epoch, partition.log
         other = committed.leaders.setdefault(epoch, node.broker_id)
@@ -112,7 +112,7 @@ class Ledger:
                 f"{what} ends at {log.log_end_offset}, and {committed.end} was reached",
             )
             self._take(what, partition, 0, committed.end)
-        known = self._led[partition] = _Led(epoch, log.high_watermark, log.last_stable_offset)
+        known = self._led[partition] = _SeenLeader(epoch, log.high_watermark, log.last_stable_offset)
         self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
         self._check_stable(f"{partition}, led by {node.name} under epoch {epoch}", partition)
         return known
