@@ -1,7 +1,7 @@
 """One broker's connection to another: requests out, answers in, in the order in which they were sent.
 
 What a request that got no answer means depends on one thing, whether it was sent: a `ChannelError` says so. Nothing is sent
-twice; whoever asked decides whether to ask again.
+twice: the caller decides about a retry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Failure(Enum):
     UNREACHABLE = "it was not sent"
     UNSUPPORTED = "the other broker has no version of it that is known here"
     UNKNOWN = "it was sent, and no answer came"
-    ABANDONED = "whoever asked waits for no answer"
+    ABANDONED = "the caller no longer waits for the answer"
     BAD_ANSWER = "what came is no answer to it"
 
 
@@ -57,7 +57,7 @@ class ChannelError:
 
     @property
     def was_sent(self) -> bool:
-        """Whether the request may have been carried out."""
+        """Returns True if the request may have been carried out."""
         return self.failure in (Failure.UNKNOWN, Failure.ABANDONED, Failure.BAD_ANSWER)
 
 
@@ -91,7 +91,7 @@ class Asked:
     """One request. `outcome` comes once, also when nobody waits for it any more.
 
     `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
-    `versions` are what whoever asks can say: the only one is said whatever the other broker offers, unless `is_negotiated`.
+    `versions` are those that the caller can send. Without `is_negotiated` there is one, sent whatever the other broker offers.
     """
 
     __slots__ = ("api_key", "correlation_id", "is_negotiated", "make_body", "outcome", "read", "versions")
@@ -181,7 +181,7 @@ class Channel:
         return await self._outcome(asked, timeout_ms)
 
     def close(self) -> None:
-        """Nothing is sent any more, and whoever waits is told so."""
+        """Closes the channel. Waiting requests end with a ChannelError."""
         if self._state is CLOSED:
             return
         self._move(CLOSED)
@@ -352,7 +352,7 @@ class Channel:
 
 
 class Channels:
-    """A channel to each broker that was asked for. A broker that has moved gets another one."""
+    """Channels to brokers, opened on demand. A broker with a new address gets a new one."""
 
     def __init__(self, network: BrokerNetwork, clock: Clock, random: Random, client_id: str) -> None:
         self._network = network
@@ -372,7 +372,7 @@ class Channels:
         return channel
 
     def keep(self, alive: Container[int]) -> None:
-        """Close those to brokers that are not alive: whoever waits for an answer asks somebody else, and need not wait for long."""
+        """Closes the channels to brokers that are not alive, so that their callers try another broker at once."""
         for node_id in [one for one in self._channels if one not in alive]:
             _, channel = self._channels.pop(node_id)
             channel.close()

@@ -143,7 +143,7 @@ def _hosted(disk: Disk, directories: Sequence[DataDirectory]) -> dict[UUID, Host
 
 
 def _journal_state(disk: Disk, directories: Sequence[DataDirectory]) -> JournalState:
-    """What a member's journal says. What a broker that is alone has besides its logs Kafka would not find."""
+    """The state of a member's journal. Refuses a standalone broker: Kafka would not find its topics in ZooKeeper."""
     homes = [directory for directory in directories if directory.has(FILE_NAME)]
     if len(homes) != 1:
         raise ConversionRefusedError(

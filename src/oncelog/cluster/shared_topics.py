@@ -1,4 +1,4 @@
-"""The topics of a cluster: what there is, and who leads, its controller says; which replicas are here, the journal keeps."""
+"""The topics of a cluster. The controller tells which topics there are and who leads; the journal has this broker's replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DURING_DELETE = Leadership(LEADER_DURING_DELETE)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaId:
-    """A replica that is to be here."""
+    """A replica that this broker shall have."""
 
     topic: str
     topic_id: UUID
@@ -37,14 +37,14 @@ class ReplicaId:
 
 
 class TopicConfigs(Protocol):
-    """What topics have of their own settings."""
+    """The settings of topics."""
 
     def of_topic(self, name: str) -> Mapping[str, str]:
-        """As far as it is known."""
+        """The last known settings of a topic."""
         ...
 
     async def read_topics(self, names: Iterable[str]) -> None:
-        """Know, and have the topics follow, what they have by now."""
+        """Reads the current settings of topics, and applies them."""
         ...
 
 
@@ -64,7 +64,7 @@ class SharedTopics(Topics):
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
-        """`make` makes a topic in ZooKeeper."""
+        """`make` creates a topic in ZooKeeper."""
         super().__init__(slices, NO_EPOCH, settings, open_log, delete_unopened, survives)
         self._journal = journal
         self._configs = configs
@@ -72,21 +72,21 @@ class SharedTopics(Topics):
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self.on_learned: Callable[[Topic], None] = lambda _: None
-        """Hears of each topic of which there is something to know."""
+        """Called with each topic whose state has changed."""
         self.on_gone: Callable[[Topic], None] = lambda _: None
-        """Hears of a topic that is being deleted, and again when nothing of it is here any more; or when its name is another's."""
+        """Called when a topic is being deleted, and again when its last replica here is gone; or when its name is another's."""
         self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._names_to_be: dict[UUID, str] = {}
-        """Of topics whose first replicas are about to be here."""
+        """Names of topics whose first replicas are being created here."""
         self._awaited: dict[str, Parked[None]] = {}
         self._being_deleted_ids: set[UUID] = set()
         self._doubted: set[UUID] = set()
-        """Those that were known before, and that no controller has told of since."""
+        """Topics from before, not yet confirmed by a controller."""
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
-        """Release when it is in ZooKeeper: its controller will tell of it."""
+        """Creates a topic. Released once it is in ZooKeeper: the controller announces it."""
         if name in self._by_name:
             return Parked.ready(ErrorCode.none)
         if super().collision(name) is not None:
@@ -99,7 +99,7 @@ class SharedTopics(Topics):
         return self._being_made[name]
 
     def collision(self, name: str) -> str | None:
-        """Whoever makes a topic looks for one in ZooKeeper."""
+        """None: the creation checks for collisions in ZooKeeper."""
         return None
 
     def _names(self) -> Iterable[str]:
@@ -109,8 +109,8 @@ class SharedTopics(Topics):
         del self._being_made[name]
 
     def told(self, name: str) -> Topic | None:
-        """As Kafka's ZkMetadataCache, which forgets a topic when the controller says that it is being deleted. Its replica may stay
-        here for as long as that waits for a broker that is down.
+        """The topic of this name, unless it is being deleted (as in Kafka's ZkMetadataCache). Its replica may stay here while the
+        deletion waits for a broker that is down.
         """
         topic = self.named(name)
         return None if topic is None or self.is_going(topic) else topic
@@ -119,7 +119,7 @@ class SharedTopics(Topics):
         return topic.topic_id in self._being_deleted_ids
 
     def heard_of(self, name: str) -> Parked[None]:
-        """Release when the controller says something of a topic of this name, or when one is gone."""
+        """Released when the controller announces a topic of this name, or when one is gone."""
         return self._awaited.setdefault(name, Parked())
 
     def _tell(self, name: str) -> None:

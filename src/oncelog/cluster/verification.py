@@ -59,10 +59,10 @@ class TransactionVerification:
         return await (self.add(producer, partitions) if adds else self.verify(producer, partitions))
 
     async def verify(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
-        """Whether each is part of the producer's open transaction. No wait may come between this and the appends.
+        """Verifies that each partition is in the producer's open transaction. No wait may come between this and the appends.
 
-        Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception where it was not asked;
-        invalid_txn_state where the transaction has ended meanwhile, not_leader_or_follower where it may have.
+        Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception if it was not reached;
+        invalid_txn_state if the transaction has ended meanwhile, not_leader_or_follower if it may have.
         """
         unknown = [one for one in partitions if not self._is_open(one, producer.producer_id)]
         return dict.fromkeys(partitions, ErrorCode.none) | await self._guarded(producer, unknown, is_addition=False)
@@ -99,7 +99,7 @@ class TransactionVerification:
         return errors | broken
 
     def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
-        """What has begun here was verified then."""
+        """True for a transaction that has begun here: it was verified then."""
         found = self._topics.partition(*partition)
         return (
             found is not None

@@ -1,7 +1,7 @@
-"""What the controller may do: its writes to ZooKeeper as values, and the port by which it asks and acts.
+"""The controller's writes to ZooKeeper and requests to brokers as values, and the port by which it reads, writes and sends.
 
-What the controller does at an event is a flow that reads from top to bottom. While it waits nothing else happens to the
-controller, for events are served one at a time. A flow ends with an exception of the port once another controller was elected.
+Each event of the controller is one flow. Events are served one at a time: while a flow waits, nothing else changes the controller.
+Once another controller is elected, the port raises an exception, and the flow ends.
 """
 
 from __future__ import annotations

@@ -29,14 +29,14 @@ INELIGIBLE_REPLICA_SINCE = 2
 
 @dataclass(frozen=True, slots=True)
 class WantedIsr:
-    """What a leader asks for one partition, and the epochs it knows."""
+    """The in-sync set that a leader requests for one partition, and the epochs it knows."""
 
     leader_epoch: int
     isr: tuple[int, ...]
     recovery_state: LeaderRecoveryState
     partition_epoch: int
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    """Under which epochs members have caught up, UNKNOWN_BROKER_EPOCH or nothing where the leader does not know."""
+    """The broker epoch under which each member caught up; UNKNOWN_BROKER_EPOCH or absent where the leader does not know it."""
 
 
 IsrResult = LeaderAndIsr | ErrorCode
@@ -52,7 +52,7 @@ def broker_epoch_problem(context: ControllerContext, broker_id: int, broker_epoc
 async def alter_partitions(
     context: ControllerContext, broker_id: int, wanted: Mapping[TopicPartition, WantedIsr], version: int
 ) -> IsrResults:
-    """The state that each partition has now, or why it was refused. `complete_reassignments` comes after the answer."""
+    """Returns the state that each partition has now, or its error. Call `complete_reassignments` after the answer."""
     results: IsrResults = {}
     updates: list[SetPartitionState] = []
     for partition, isr in wanted.items():
@@ -80,9 +80,9 @@ async def alter_partitions(
 
 
 async def _read_again(context: ControllerContext, updates: list[SetPartitionState], results: IsrResults) -> None:
-    """Of what has another version: what is known of it is of no use to whoever asks again.
+    """Reads the states whose znodes have another version: the leader's next request is checked against these.
 
-    It may also be what was asked for, written just before the connection to ZooKeeper broke, and written again behind that.
+    The znode may already have the requested state: it was written just before the connection broke, and the repeated write failed.
     """
     refused = [update for update in updates if results[update.partition] is ErrorCode.invalid_update_version]
     read = await context.actions.read_states(update.partition for update in refused)

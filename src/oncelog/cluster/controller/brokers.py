@@ -27,14 +27,14 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.cluster.controller")
 
 STOPPED_AT_ONCE_MAX = 100
-"""Of so many partitions at once a broker that shuts down ceases to follow the leaders, and the next only when all know of it.
+"""A broker that shuts down stops following this many partitions at once. The next ones follow when all leaders know of these.
 
-From when a replica follows no more until its leader knows that it is not in sync any more, nothing is committed.
+Between a replica's last fetch and the leader's new in-sync set, nothing is committed.
 """
 
 
 async def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> None:
-    """`/brokers/ids` has others than before. A broker with another epoch was away in between, even if nobody saw it."""
+    """Follows a change of `/brokers/ids`. A broker with a new epoch was away in between, even if no watch showed it."""
     new = registered.keys() - context.brokers.keys()
     dead = context.brokers.keys() - registered.keys()
     bounced = {
@@ -117,7 +117,7 @@ async def take_offline(context: ControllerContext, replicas: Collection[Replica]
 async def shut_down(
     context: ControllerContext, broker_id: int, broker_epoch: int
 ) -> tuple[ErrorCode, list[TopicPartition]]:
-    """ControlledShutdown: give the leaders of a broker to others. Returned is what it still leads."""
+    """Elects other leaders for the partitions of a broker (ControlledShutdown). Returns the partitions that it still leads."""
     broker = context.brokers.get(broker_id)
     if broker is None:
         return ErrorCode.broker_not_available, []
@@ -138,7 +138,7 @@ async def shut_down(
     for begin in range(0, len(followed), STOPPED_AT_ONCE_MAX):
         await context.actions.await_answers()
         await _stop_following(context, broker_id, followed[begin : begin + STOPPED_AT_ONCE_MAX])
-    # When it is gone, whoever comes to another broker is to find that it leads.
+    # Once it is gone, the other brokers already know that they lead.
     await context.actions.await_answers()
     return ErrorCode.none, context.led_by(broker_id)
 

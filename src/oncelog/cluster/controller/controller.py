@@ -1,4 +1,4 @@
-"""The controller that this broker is, if it is one: the election, and what brokers and clients ask of the controller."""
+"""The controller's election, and the requests of brokers and clients to the controller."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Needs(controller_term.Needs, Protocol):
 class Controller:
     """Begin it once the broker is registered, and again after each new session's registration.
 
-    Whoever owns the ZooKeeper client hands on what it hears: `watched` and `session_changed`.
+    The owner of the ZooKeeper client passes on its events: `watched` and `session_changed`.
     """
 
     def __init__(self, needs: Needs, settings: ControllerSettings) -> None:
@@ -83,7 +83,7 @@ class Controller:
         self._is_looked_for_again = False
         self.counts = ControllerCounts()
         self.controller_id = NO_CONTROLLER
-        """Who is the controller, as far as is known here."""
+        """The controller that this broker knows of."""
 
     @property
     def is_active(self) -> bool:
@@ -91,7 +91,7 @@ class Controller:
 
     @property
     def context(self) -> ControllerContext | None:
-        """What the active controller knows. It is there to be looked at."""
+        """The state of the active controller, read-only; None on other brokers."""
         return None if self._term is None else self._term.context
 
     @property
@@ -100,12 +100,12 @@ class Controller:
 
     @property
     def unclean_election_count(self) -> int:
-        """Those that this broker has held since its start."""
+        """Unclean elections by this broker since its start."""
         before = self.counts.unclean_elections_before
         return before if self._term is None else before + self._term.context.unclean_elections
 
     def begin(self) -> None:
-        """See who is the controller, and become it if there is none."""
+        """Looks up the controller, and claims the role if there is none."""
         if self._is_electing:
             self._is_looked_for_again = True
         else:
@@ -120,14 +120,14 @@ class Controller:
                 self._term.put(event)
 
     def session_changed(self, state: ZooKeeperSessionState) -> None:
-        """With its session the controller has lost everything that it was by it."""
+        """Resigns when the session expires: `/controller` is gone with it."""
         if state is ZooKeeperSessionState.EXPIRED:
             self._session += 1
             self.controller_id = NO_CONTROLLER
             self._resign("the session with ZooKeeper has expired")
 
     def close(self) -> None:
-        """Whoever stops gives up its session, and with it `/controller`."""
+        """Resigns. The znode `/controller` goes with the session."""
         self._session += 1
         self._resign("the broker stops")
 
@@ -136,7 +136,7 @@ class Controller:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, wanted: Mapping[AskedPartition, WantedIsr], version: int
     ) -> dict[AskedPartition, IsrResult] | ErrorCode:
-        """What an id stands for is looked up when it is served: a controller that is just loading will know it by then."""
+        """Looks topic ids up only when the event is served: a controller that is still loading knows them by then."""
 
         async def serve(term: ControllerTerm, answer: Parked[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
@@ -157,7 +157,7 @@ class Controller:
         return await self._ask("AlterPartition", serve, ErrorCode.not_controller)
 
     async def shut_down_broker(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
-        """ControlledShutdown: what the broker leads still."""
+        """Serves ControlledShutdown. Returns the partitions that the broker still leads."""
         refused: tuple[ErrorCode, list[TopicPartition]] = (ErrorCode.not_controller, [])
         return await self._take(
             "ControlledShutdown", lambda context: shut_down(context, broker_id, broker_epoch), refused
@@ -215,20 +215,20 @@ class Controller:
             self._is_looked_for_again = False
             session = self._session
             try:
-                is_settled = await self._elect()
+                is_complete = await self._elect()
             except ZnodeError as error:
-                # Somebody has broken it. It is looked at again when it changes.
+                # The znode is malformed. The election goes on when it changes.
                 logger.error("%s", error)
                 await self._submit(Exists(error.path, watch=True))
-                is_settled = True
-            if session != self._session or (is_settled and not self._is_looked_for_again):
+                is_complete = True
+            if session != self._session or (is_complete and not self._is_looked_for_again):
                 break
         self._is_electing = False
         if self._is_looked_for_again:
             self.begin()
 
     async def _elect(self) -> bool:
-        """Whether it is settled for now: there is a controller, and the watch tells when there is none any more."""
+        """Returns True once there is a controller and a watch on it, False to try again."""
         session = self._session
         if await self._submit(Exists(paths.CONTROLLER, watch=True)) is not ZooKeeperError.NO_NODE:
             return await self._see_controller(session)
@@ -262,7 +262,7 @@ class Controller:
         if not is_own:
             self._resign(f"broker {self.controller_id} is the controller")
         elif self._term is None:
-            # A claim of which nobody learned that it was granted: whoever is elected next raises the epoch.
+            # The answer to this broker's claim was lost. The znode is deleted, and the next election raises the epoch.
             await self._submit(Delete(paths.CONTROLLER, read.stat.version))
             return False
         return True
@@ -331,7 +331,7 @@ class Controller:
         return await self._ask(name, serve, refused)
 
     async def _ask(self, name: str, serve: Callable[[ControllerTerm, Parked[T]], Flow[None]], refused: T) -> T:
-        """What the controller answers; `refused` where this broker is none, or is none any more."""
+        """Queues an event and waits for its answer: `refused` if this broker is not the controller, or resigns first."""
         term = self._term
         if term is None:
             return refused

@@ -1,4 +1,4 @@
-"""What a broker does first when it has become the controller (KafkaController.onControllerFailover)."""
+"""The first event of a new controller (KafkaController.onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ logger = logging.getLogger("oncelog.cluster.controller")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What ZooKeeper has of the cluster. `fresh_ids` are for those topics that have none."""
+    """The cluster's state in ZooKeeper. `fresh_ids` are for topics without an id."""
 
     brokers: Mapping[int, RegisteredBroker]
     topics: Mapping[str, TopicAssignment]
     leaders: Mapping[TopicPartition, LeaderAndIsr]
     deletions: Collection[str]
     reassignments: Mapping[TopicPartition, tuple[int, ...]] | None
-    """Of `/admin/reassign_partitions`, if there is such a znode."""
+    """Contents of `/admin/reassign_partitions`, if there is such a znode."""
     preferred_elections: Collection[TopicPartition] | None
-    """Of `/admin/preferred_replica_election`, if there is such a znode."""
+    """Contents of `/admin/preferred_replica_election`, if there is such a znode."""
     fresh_ids: Mapping[str, UUID]
 
 
 async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: bool) -> None:
-    """Know everything, tell every broker, and go on with what the controller before has left."""
+    """Loads the context, updates every broker, and resumes the work of the controller before."""
     context.brokers.update(snapshot.brokers)
     context.topics.update(snapshot.topics)
     await take_in(context, snapshot.topics, snapshot.fresh_ids)

@@ -1,6 +1,6 @@
-"""What brokers ask of the controller: AlterPartition v2-3, ControlledShutdown v2-3 and AllocateProducerIds v0.
+"""Requests of brokers to the controller: AlterPartition v2-3, ControlledShutdown v2-3 and AllocateProducerIds v0.
 
-AlterPartition before v2 is of brokers before Kafka 3.3; the codec has it no more.
+AlterPartition v0 and v1 belong to brokers before Kafka 3.3; the codec lacks them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a controller does when ZooKeeper tells it of a change: read what there is, watch on, and take the steps that follow."""
+"""The controller's events for changes in ZooKeeper: read the new state, watch again, and act on it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Serve = Callable[[ControllerTerm, Random], Flow[None]]
 
 
 def event_of(watched: Watched, term: ControllerTerm, random: Random) -> ControllerEvent | None:
-    """The event that follows; None for what a controller does not look at."""
+    """The event for a change; None for paths that the controller does not watch."""
     served = _SERVED.get(watched.path)
     if served is not None:
         name, serve = served
@@ -114,7 +114,7 @@ async def _notifications(term: ControllerTerm, path: str) -> dict[str, bytes]:
 
 
 async def _delete_notifications(term: ControllerTerm, path: str, read: Mapping[str, bytes]) -> None:
-    """Only those that were served: the next one may be there already."""
+    """Deletes the served notifications only: the next one may be there already."""
     await term.zookeeper.write_all([DeleteNotification(f"{path}/{name}") for name in read])
 
 

@@ -22,13 +22,13 @@ logger = logging.getLogger("oncelog.broker")
 
 API_KEY, LOWEST, HIGHEST = 56, 2, 3
 PAUSE_MS = 50
-"""Before the controller is asked again that did not answer, as in Kafka's AlterPartitionManager."""
+"""Pause before a retry, as in Kafka's AlterPartitionManager."""
 UNKNOWN_BROKER_EPOCH = -1
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncChange:
-    """What the leader of a partition wants its in-sync set to be."""
+    """The in-sync set that the leader of a partition requests."""
 
     topic_id: UUID
     index: int
@@ -37,12 +37,12 @@ class InSyncChange:
     leader_recovery_state: int
     partition_epoch: int
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    """Under which epochs members have caught up. One that has started since may have lost what it had (KIP-903)."""
+    """The broker epoch under which each member caught up. A broker that restarted since may have lost records (KIP-903)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncState:
-    """What the controller says that it is now."""
+    """The state of a partition in the controller's answer."""
 
     leader: int
     leader_epoch: int
@@ -56,7 +56,7 @@ _Key = tuple[UUID, int]
 
 
 class InSyncChanges:
-    """One request is under way at a time, and holds all that was asked for meanwhile."""
+    """One request is under way at a time. It has all changes that came during the one before."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class InSyncChanges:
         return outcome
 
     def withdraw(self, topic_id: UUID, index: int) -> None:
-        """Whoever asked leads no more, and would not hear that it was carried out: under the same epoch it may lead again.
+        """Withdraws a change when the replica stops leading: it may lead again under the same epoch, and would miss the answer.
 
-        What is under way is of an earlier life of this broker by then, and the controller refuses it.
+        A request under way has an older broker epoch by then, and the controller refuses it.
         """
         found = self._waiting.pop((topic_id, index), None)
         if found is not None:
@@ -114,7 +114,7 @@ class InSyncChanges:
         self._is_asking = False
 
     async def _outcomes(self, changes: list[InSyncChange]) -> Mapping[_Key, Outcome] | None:
-        """None if nothing was decided: the controller is another one, or cannot be reached."""
+        """None if the controller is another one, or cannot be reached."""
         node = self._members.broker(self._members.controller_id)
         if node is None:
             return None

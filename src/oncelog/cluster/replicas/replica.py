@@ -1,4 +1,4 @@
-"""This broker's replica of one partition: what the controller wants it to be, and who waits for the others to have what it has."""
+"""This broker's replica of one partition: leader or follower, and the requests that wait for replication."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ ASKED_AGAIN_AFTER_MS = 100
 
 
 class Surroundings(NamedTuple):
-    """What every replica needs to know."""
+    """The parts of the broker that every replica uses."""
 
     clock: Clock
     node_id: int
     lag_time_max_ms: int
     members: ClusterMembers
-    """Those that are alive."""
+    """The live brokers."""
     changes: InSyncChanges
     min_in_sync: Callable[[str], int]
     """min.insync.replicas of the topic of this name."""
@@ -94,7 +94,7 @@ class HostedReplica:
         partition.wake()
 
     def stop(self) -> None:
-        """Lead no more, and follow nobody: nobody is served from it."""
+        """Neither leads nor follows, and serves no request."""
         self.state.resign()
         self._surroundings.changes.withdraw(self.partition.topic_id, self.partition.index)
         self.partition.resign()
@@ -103,7 +103,7 @@ class HostedReplica:
         self.partition.wake()
 
     def go_offline(self) -> None:
-        """The log can be neither read nor written any more. Nobody knows what of it the others have."""
+        """Stops the replica of a failed log. Waiting requests get KAFKA_STORAGE_ERROR: the state of other replicas is unknown."""
         waiting, self._waiting = self._waiting, []
         self.stop()
         self.partition.answer([(one, ErrorCode.kafka_storage_error) for _, _, one in waiting])
@@ -153,7 +153,7 @@ class HostedReplica:
 
     @property
     def above_min_isr(self) -> int:
-        """How many more are in sync than have to be; negative where acks=all is refused."""
+        """Size of the in-sync set minus min.insync.replicas; negative if acks=all is refused."""
         return self.state.above_min_isr(self._min_in_sync)
 
     def limit_offset(self, isolation_level: int) -> int:
@@ -177,7 +177,7 @@ class HostedReplica:
         return waiting
 
     def shrink(self) -> None:
-        """Have replicas leave the in-sync set that have not caught up for too long."""
+        """Removes replicas from the in-sync set that have not caught up for replica.lag.time.max.ms."""
         log = self.partition.log
         asked = self.state.shrinking(log.log_end_offset, self._now_ms)
         if asked is not None:
@@ -188,7 +188,7 @@ class HostedReplica:
 
     @property
     def _now_ms(self) -> int:
-        """Of the clock that nobody sets: else all followers are late when the time of day is set forward, and none when back."""
+        """Monotonic time: with the time of day, setting the clock forward would make all followers late."""
         return int(self._surroundings.clock.monotonic_ms())
 
     @property
@@ -266,7 +266,7 @@ class HostedReplica:
             logger.info("%s: the in-sync set was not changed: %s", self.partition, after.value)
 
     def _answered(self, asked: AlterPartition, outcome: InSyncState | ErrorCode) -> AfterAnswer:
-        """Take it, and count it as Kafka does: what was asked for, and every refusal, also where it is tried again."""
+        """Applies an answer, and counts it as Kafka does: each change, and each refusal even if it is retried."""
         before, counts = self.state.state, self._surroundings.counts
         after = self.state.answered(asked, _answer(outcome))
         if before.asked == asked:

@@ -1,4 +1,4 @@
-"""Asking ZooKeeper until it has answered."""
+"""Requests to ZooKeeper, repeated until they are answered."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def _read(zookeeper: ZooKeeper, request: Reading, under_way: Parked[Result
 
 
 async def within(clock: Clock, timeout_ms: float, under_way: Parked[T]) -> T | None:
-    """What comes of it, or None when the time is over: it goes on, and nobody waits for it."""
+    """Waits for a value, `timeout_ms` at most; None when the time is over. The work itself goes on."""
     over: Parked[T | None] = Parked()
 
     def release(value: T | None) -> None:

@@ -1,4 +1,4 @@
-"""What may be asked of ZooKeeper, and what it answers; no way to ask it.
+"""Requests to ZooKeeper and their results as values, and the port of a client.
 
 Names and rules are those of ZooKeeper's client protocol (zookeeper.jute, KeeperException). An error is a value.
 """
@@ -125,14 +125,14 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Of Delete, SetData, Check and Exists; `stat` is that of the node, where it has one afterwards."""
+    """Result of Delete, SetData, Check and Exists; `stat` is the node's, if it exists afterwards."""
 
     stat: Stat | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Of a node without data it is empty."""
+    """Result of GetData; `data` is empty for a node without data."""
 
     data: bytes
     stat: Stat
@@ -148,7 +148,7 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Of a multi, one for each write. If one is an error, all are, and nothing was done."""
+    """Result of a multi, one for each write. If one is an error, all are, and nothing was done."""
 
     each: tuple[Created | Done | ZooKeeperError, ...]
 
@@ -157,7 +157,7 @@ Result = Created | Done | Data | Children | Results | ZooKeeperError
 
 
 class NodeChange(Enum):
-    """What a watch has seen."""
+    """The kind of change that a watch reports."""
 
     CREATED = auto()
     DELETED = auto()
@@ -208,7 +208,7 @@ class ZooKeeper(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """That of the session, which the servers may have made another than was asked for."""
+        """The session timeout, as the servers decided it."""
         ...
 
     @property
