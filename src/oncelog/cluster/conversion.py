@@ -62,13 +62,13 @@ class ConversionRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The converted broker and the number of its topics and partitions. `is_news` is False if an earlier attempt completed."""
+    """The converted broker and the number of its topics and partitions. `is_new` is False if they were converted before."""
 
     cluster_id: str
     broker_id: int
     topic_count: int
     partition_count: int
-    is_news: bool
+    is_new: bool
 
 
 class NodeToWrite(NamedTuple):
@@ -82,7 +82,7 @@ async def convert(found: LeftAlone, zookeeper: ZooKeeper) -> Converted:
     if found.is_member:
         await _check_member(found, zookeeper)
         hosted = [one.partitions for one in found.state.hosted.values() if one.partitions]
-        return Converted(cluster_id, broker_id, len(hosted), sum(map(len, hosted)), is_news=False)
+        return Converted(cluster_id, broker_id, len(hosted), sum(map(len, hosted)), is_new=False)
     found.check()
     await _check_new(found, zookeeper)
     for some in parts(_nodes(found), AT_ONCE):
@@ -92,7 +92,7 @@ async def convert(found: LeftAlone, zookeeper: ZooKeeper) -> Converted:
     found.directories.keep_names()
     found.journal.append_now(BecameMember())
     counts = [topic.partition_count for topic in found.topics]
-    return Converted(cluster_id, broker_id, len(counts), sum(counts), is_news=True)
+    return Converted(cluster_id, broker_id, len(counts), sum(counts), is_new=True)
 
 
 async def _check_member(found: LeftAlone, zookeeper: ZooKeeper) -> None:

@@ -159,7 +159,7 @@ class Liveness:
 
     @property
     def _left_ms(self) -> float:
-        return self._zookeeper.session_timeout_ms - self._zookeeper.unheard_ms
+        return self._zookeeper.session_timeout_ms - self._zookeeper.silence_ms
 
     async def register(self) -> None:
         """Registers the broker for the first time, across sessions."""

@@ -125,8 +125,8 @@ class ClusterMembers(MembersAtListener):
         """The highest controller epoch of any request."""
         return self._controller_epoch
 
-    def hear(self, controller_id: int, controller_epoch: int, connection_number: int) -> None:
-        """Records the controller of a request that `is_current`."""
+    def record_controller(self, controller_id: int, controller_epoch: int, connection_number: int) -> None:
+        """Keeps id, epoch and connection of the controller of a current request."""
         assert self.is_current(controller_epoch, connection_number), "a late request is refused before"
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
         self._controller_connection = connection_number

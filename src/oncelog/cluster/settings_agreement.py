@@ -71,8 +71,8 @@ class SettingsAgreement:
         self._session_id = 0
         """In which the watch was set; 0 before the brokers have agreed."""
         self._is_reading = self._has_changed = False
-        watchers.listen(paths.SHARED_SETTINGS, self._heard)
-        watchers.listen_to_sessions(self._heard_of_session)
+        watchers.listen(paths.SHARED_SETTINGS, self._changed)
+        watchers.listen_to_sessions(self._session_changed)
 
     async def agree(self, given: Mapping[str, Value], listener: str) -> None:
         """Take what the cluster has, and tell it what it has not been told. Raises SettingError and ZnodeError.
@@ -132,11 +132,11 @@ class SettingsAgreement:
 
     # --- what others say while this broker runs
 
-    def _heard(self, _: Watched) -> None:
+    def _changed(self, _: Watched) -> None:
         self._has_changed = True
         self._see_to_changes()
 
-    def _heard_of_session(self, state: ZooKeeperSessionState) -> None:
+    def _session_changed(self, state: ZooKeeperSessionState) -> None:
         """In the next session no watch of the one before is left."""
         if state is ZooKeeperSessionState.CONNECTED and self._session_id != self._zookeeper.session_id:
             self._has_changed = True
@@ -154,10 +154,10 @@ class SettingsAgreement:
             self._session_id = self._zookeeper.session_id
             (found,) = await read_each(self._zookeeper, [GetData(paths.SHARED_SETTINGS, watch=True)])
             if isinstance(found, Data):
-                self._hear(found.data)
+                self._apply(found.data)
         self._is_reading = False
 
-    def _hear(self, data: bytes) -> None:
+    def _apply(self, data: bytes) -> None:
         """Take those that the cluster has one value of. The others are looked at when this broker starts again."""
         try:
             usable = _usable(decode_shared_settings(data))

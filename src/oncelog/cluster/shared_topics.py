@@ -118,7 +118,7 @@ class SharedTopics(Topics):
     def is_going(self, topic: Topic) -> bool:
         return topic.topic_id in self._being_deleted_ids
 
-    def heard_of(self, name: str) -> Parked[None]:
+    def announcement_of(self, name: str) -> Parked[None]:
         """Released when the controller announces a topic of this name, or when one is gone."""
         return self._awaited.setdefault(name, Parked())
 

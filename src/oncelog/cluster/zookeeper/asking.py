@@ -41,9 +41,9 @@ async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
 
 
 async def catch_up(zookeeper: ZooKeeper) -> bool:
-    """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
+    """Brings the server up to date: one that answers a write, even with an error, has all earlier writes.
 
-    What is read next is not older: a server that is behind knows no new topic, and no new controller. Raises SessionEndedError.
+    Without it, a server that is behind lacks new topics and a new controller. Raises SessionEndedError.
     """
     return await ask(zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 

@@ -90,7 +90,7 @@ class GetData:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """With `watch` the node's making is heard of, too. The answer to a node that is not there is NO_NODE."""
+    """With `watch` the creation of a missing node is reported, too. The result for a missing node is NO_NODE."""
 
     path: str
     watch: bool = False
@@ -167,10 +167,10 @@ class NodeChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A watch hears once, and is gone. Of a node that changes before its next reading only the first change is heard.
+    """An event of a watch. A watch fires once: further changes before the next read are not reported.
 
-    What a client has missed without a connection it hears with the next one, as the difference that it makes: a node that was
-    deleted and made again has changed its DATA.
+    Changes during a lost connection are reported on the next one as their net effect: a node that was deleted and created again
+    has changed its DATA.
     """
 
     path: str
@@ -212,12 +212,11 @@ class ZooKeeper(Protocol):
         ...
 
     @property
-    def unheard_ms(self) -> float:
-        """How long ago the newest of those requests was sent that a server has answered: since then the servers may have heard
-        nothing of this client.
+    def silence_ms(self) -> float:
+        """Time since the newest answered request was sent: the servers may have received nothing since.
 
-        The session does not expire before this is `session_timeout_ms`, unless the server that answers has lost its leader: it
-        goes on without for syncLimit times tickTime at most.
+        The session does not expire before this is `session_timeout_ms`, unless the answering server has lost its leader: it
+        goes on alone for syncLimit times tickTime at most.
         """
         ...
 

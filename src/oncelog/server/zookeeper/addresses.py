@@ -1,4 +1,4 @@
-"""Where the servers of an ensemble are: the setting zookeeper.connect."""
+"""Addresses of an ensemble's servers: the setting zookeeper.connect."""
 
 from __future__ import annotations
 

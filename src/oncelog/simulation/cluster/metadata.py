@@ -1,4 +1,4 @@
-"""What ZooKeeper says of the cluster, read past all connections."""
+"""The cluster's znodes, read directly from the model."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ class ClusterMetadata:
 
     @property
     def zxid(self) -> int:
-        """Of the last change of anything."""
+        """The id of the last transaction."""
         return self._ensemble.zxid
 
     def controller_epoch(self) -> int:
-        """Of the last controller that was elected."""
+        """The epoch of the last elected controller."""
         node = self._tree.node(paths.CONTROLLER_EPOCH)
-        assert node is not None, "whoever asks has seen what a controller has written"
+        assert node is not None, "a controller has written it before"
         return decode_controller_epoch(node.data)
 
     def state(self, topic: str, index: int) -> PartitionStateZnode | None:
-        """Who leads a partition and is in sync; None where the controller has not made it yet."""
+        """The state of a partition; None before the controller has created it."""
         node = self._tree.node(paths.partition_state(topic, index))
         return None if node is None else _partition_state(topic, index, node.data)
 
@@ -67,7 +67,7 @@ class ClusterMetadata:
                 yield TrackedPartition(topic, index, assigned.replicas, self.state(topic, index))
 
     def is_whole(self) -> bool:
-        """Whether every replica of every partition is in sync."""
+        """True if every replica of every partition is in sync."""
         return all(one.state is not None and set(one.state.isr) == set(one.replicas) for one in self.partitions())
 
     def is_in_sync_anywhere(self, broker_id: int) -> bool:

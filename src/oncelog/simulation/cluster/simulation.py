@@ -100,10 +100,10 @@ class ClusterSimulation:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
         self.driver.advance(self.queue.now_ms + self.minutes * MINUTE_MS)
         self.injection.end()
-        self._settle()
+        self._complete()
         self._check()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Without faults, everything comes to its end in time."""
         until_settled = partial(self.driver.until_settled, within_ms=LIVENESS_MS)
         until_settled("partitions are not led and in sync", self.agreement.unled)
@@ -111,13 +111,13 @@ class ClusterSimulation:
         until_settled("nobody commits anything", self._nothing_committed)
         self.shared.stop_writing()
         until_settled("the writers do not end", lambda: busy_client(self.clients, WRITERS))
-        until_settled("transactions do not end", self.agreement.unsettled)
+        until_settled("transactions do not end", self.agreement.incomplete)
         inputs = [one for one in self._partitions() if one.topic == workload.INPUT]
         ends = ends_of(self._population.read_all(inputs, READY_MS))
         until_settled("what is written is not copied", lambda: uncopied(ends, self.agreement.committed))
         self.shared.is_over = True
         until_settled("the clients do not end", lambda: busy_client(self.clients))
-        until_settled("transactions do not end", self.agreement.unsettled)
+        until_settled("transactions do not end", self.agreement.incomplete)
 
     def _nothing_committed(self) -> str | None:
         return None if self.history.count(Outcome.COMMITTED) else f"{self.history.count(Outcome.FAILED)} have failed"

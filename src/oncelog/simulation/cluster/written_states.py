@@ -1,4 +1,4 @@
-"""What controllers write about partitions in ZooKeeper: one of them at a time, and each leader under an epoch of its own."""
+"""Checks of the partition states that controllers write: one controller writes at a time, and each epoch has one leader."""
 
 from __future__ import annotations
 
