@@ -18,14 +18,13 @@ from oncelog.broker.identity import is_of_member
 from oncelog.broker.slices import parts
 from oncelog.broker.storage.journal import FILE_NAME, BecameMember, Journal, TopicCreated
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from oncelog.cluster.zookeeper.asking import read_each
+from oncelog.cluster.zookeeper.asking import ask_in_any_session, read_each
 from oncelog.cluster.zookeeper.session import (
     Children,
     Create,
     Data,
     GetChildren,
     GetData,
-    Request,
     Result,
     SetData,
     ZooKeeper,
@@ -187,20 +186,12 @@ async def _write(zookeeper: ZooKeeper, nodes: tuple[NodeToWrite, ...]) -> None:
 
 async def _write_over(zookeeper: ZooKeeper, node: NodeToWrite) -> Result:
     """Writes a node that exists, or may exist after a lost connection."""
-    result = await _ask(zookeeper, Create(node.path, node.data))
+    result = await ask_in_any_session(zookeeper, Create(node.path, node.data))
     if result is not ZooKeeperError.NODE_EXISTS:
         return result
-    return await _ask(zookeeper, GetData(node.path) if node.data is None else SetData(node.path, node.data))
-
-
-async def _ask(zookeeper: ZooKeeper, request: Request) -> Result:
-    """Repeats a request across sessions: these writes belong to no session, and may be made twice."""
-    while (result := await zookeeper.submit(request)) in (
-        ZooKeeperError.CONNECTION_LOSS,
-        ZooKeeperError.SESSION_EXPIRED,
-    ):
-        pass
-    return result
+    return await ask_in_any_session(
+        zookeeper, GetData(node.path) if node.data is None else SetData(node.path, node.data)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Controller:
         if watched.path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self.begin()
         elif self._term is not None:
-            event = event_of(watched, self._term, self._needs.random)
+            event = event_of(watched, self._term)
             if event is not None:
                 self._term.put(event)
 

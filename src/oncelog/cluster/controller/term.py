@@ -88,6 +88,7 @@ class ControllerTerm:
         self.context = ControllerContext(needs.node_id, controller_epoch, self)
         self.zookeeper = ControllerZooKeeper(needs.zookeeper, epoch_version, on_resigned)
         self.settings = settings
+        self.random = needs.random
         self._needs = needs
         self._queues = BrokerQueues(
             needs,
@@ -191,7 +192,7 @@ class ControllerTerm:
     # Its own events
 
     async def _fail_over(self) -> None:
-        snapshot = await loading.load(self.zookeeper, self._needs.random, self.settings.inter_broker_listener)
+        snapshot = await loading.load(self.zookeeper, self.random, self.settings.inter_broker_listener)
         await begin(self.context, snapshot, may_delete_topics=self.settings.delete_topic_enable)
         if self.settings.auto_leader_rebalance_enable:
             self._rebalance_in(FIRST_REBALANCE_MS)

@@ -48,13 +48,18 @@ async def catch_up(zookeeper: ZooKeeper) -> bool:
     return await ask(zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
 
+async def ask_in_any_session(zookeeper: ZooKeeper, request: Request) -> Result:
+    """The result, also across sessions: for reads, and for writes that belong to no session and may be made twice."""
+    return await _repeated(zookeeper, request, zookeeper.submit(request))
+
+
 async def read_each(zookeeper: ZooKeeper, requests: Sequence[Reading]) -> list[Result]:
-    """The answers, in whichever session they come. All requests are under way at once."""
+    """The results, also across sessions. All requests are under way at once."""
     under_way = [zookeeper.submit(request) for request in requests]
-    return [await _read(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
+    return [await _repeated(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
 
 
-async def _read(zookeeper: ZooKeeper, request: Reading, under_way: Parked[Result]) -> Result:
+async def _repeated(zookeeper: ZooKeeper, request: Request, under_way: Parked[Result]) -> Result:
     result = await under_way
     while result in (ZooKeeperError.SESSION_EXPIRED, ZooKeeperError.CONNECTION_LOSS):
         result = await zookeeper.submit(request)

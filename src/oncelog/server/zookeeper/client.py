@@ -20,7 +20,6 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from oncelog.server.zookeeper import records
-from oncelog.server.zookeeper.addresses import Ensemble
 from oncelog.server.zookeeper.connection import Guard, ServerConnection
 from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
 
@@ -40,6 +39,41 @@ SHORT_LIFE_S = 1.0
 CLOSE_TIMEOUT_S = 2.0
 XID_MAX = 2**31 - 1
 MALFORMED = (struct.error, ValueError, TypeError)
+
+
+PORT = 2181
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """`chroot` is the path that all paths are below; empty without one."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str = ""
+
+
+def parse_ensemble(connect: str) -> Ensemble:
+    """Read HOST:PORT[,HOST:PORT…][/chroot]. Raises ValueError."""
+    hosts, slash, chroot = connect.partition("/")
+    servers = tuple(_server(host.strip(), connect) for host in hosts.split(",") if host.strip())
+    if not servers:
+        raise ValueError(f"zookeeper.connect={connect} names no server: give HOST:PORT, for example 127.0.0.1:{PORT}")
+    names = chroot.rstrip("/").split("/") if chroot.strip("/") else []
+    if any(name in ("", ".", "..") for name in names):
+        raise ValueError(f"zookeeper.connect={connect} is not allowed: {slash}{chroot} is not a path of ZooKeeper")
+    return Ensemble(servers, "".join(f"/{name}" for name in names))
+
+
+def _server(text: str, connect: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise ValueError(
+            f"zookeeper.connect={connect} is not allowed: {text!r} is not an address: give HOST:PORT, "
+            f"for example 127.0.0.1:{PORT}"
+        )
+    return host.strip("[]"), int(port)
 
 
 class ZooKeeperUnreachableError(OSError):

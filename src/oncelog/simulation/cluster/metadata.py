@@ -14,6 +14,7 @@ from oncelog.cluster.zookeeper.znodes import (
     decode_topic,
     paths,
 )
+from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 
 # Everything is looked at after each event, and little of it has changed.
@@ -79,3 +80,38 @@ class ClusterMetadata:
     def _children(self, path: str) -> list[str]:
         node = self._tree.node(path)
         return [] if node is None else sorted(node.children)
+
+
+class WrittenStates:
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+        self._looked_at_zxid = -1
+        self._states: dict[tuple[str, int], PartitionStateZnode] = {}
+
+    def look(self) -> None:
+        """After each event. Raise SimulationFailure for what does not hold."""
+        if self._looked_at_zxid != self._metadata.zxid:
+            self._looked_at_zxid = self._metadata.zxid
+            for one in self._metadata.partitions():
+                if one.state is not None:
+                    self._take(one, one.state)
+
+    def _take(self, one: TrackedPartition, state: PartitionStateZnode) -> None:
+        key = one.topic, one.index
+        before = self._states.get(key)
+        if state == before:
+            return
+        self._states[key] = state
+        name, newest = f"{one.topic}-{one.index}", self._metadata.controller_epoch()
+        if state.controller_epoch != newest:
+            raise SimulationFailure(
+                f"{name}: a controller of epoch {state.controller_epoch} writes its state, and that of epoch {newest} "
+                "has taken its place"
+            )
+        if before is None or (state.leader, state.leader_epoch) == (before.leader, before.leader_epoch):
+            return
+        if state.leader_epoch <= before.leader_epoch:
+            raise SimulationFailure(
+                f"{name}: broker {state.leader} is to lead under epoch {state.leader_epoch}, "
+                f"and broker {before.leader} has led under epoch {before.leader_epoch}"
+            )

@@ -13,8 +13,7 @@ from oncelog.simulation.cluster.faults import plan_cluster
 from oncelog.simulation.cluster.injection import ClusterInjection
 from oncelog.simulation.cluster.ledger import Ledger
 from oncelog.simulation.cluster.member_node import MemberNode
-from oncelog.simulation.cluster.metadata import ClusterMetadata
-from oncelog.simulation.cluster.written_states import WrittenStates
+from oncelog.simulation.cluster.metadata import ClusterMetadata, WrittenStates
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.events import Event, EventQueue, stream
