@@ -88,7 +88,7 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
 
 
 class PendingRequest:
-    """One request. `outcome` comes once, also when nobody waits for it any more.
+    """One request. `outcome` is released once, even if its caller is gone.
 
     `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
     `versions` are those that the caller can send. Without `is_negotiated` there is one, sent whatever the other broker offers.
@@ -188,7 +188,7 @@ class Channel:
         self._let_go("the channel was closed", Failure.UNKNOWN)
 
     def abandon(self) -> None:
-        """Wait for no answer any more. The other broker does not hear of that but by the end of the connection."""
+        """Drops the request under way, and with it the connection: the other broker sees only that end."""
         if self._in_flight:
             self._move(DISCONNECTED)
             self._let_go("the answer is not waited for", Failure.ABANDONED)

@@ -258,7 +258,7 @@ class LeftAlone:
             )
 
     def _check_groups(self) -> None:
-        """Committed offsets stay, whatever the protocol. Members of KIP-848 could not go on, and nobody would tell them why."""
+        """Refuses groups with members of KIP-848: over ZooKeeper they would stop without an error. Committed offsets stay."""
         members: dict[tuple[str, str], bool] = {}
         for topic, path in self._partitions():
             if topic.name == CONSUMER_OFFSETS:

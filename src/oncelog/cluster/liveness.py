@@ -38,7 +38,7 @@ PAUSE_MS = 100
 
 
 class Registration:
-    """`epoch` tells this life of the broker from earlier ones: it is the czxid of the entry. -1 while there is none."""
+    """The broker's entry. `epoch` is the entry's czxid, and differs at each start; -1 while there is none."""
 
     def __init__(self, zookeeper: ZooKeeper, clock: Clock, path: str, entry: bytes) -> None:
         self._zookeeper = zookeeper
@@ -69,7 +69,7 @@ class Registration:
         await self.register()
 
     async def is_epoch(self, epoch: int) -> bool:
-        """Reads this broker's epoch from ZooKeeper again: the controller may see a new entry first."""
+        """Checks in ZooKeeper that this is the broker's epoch: the controller may see a new entry first."""
         try:
             if not await catch_up(self._zookeeper):
                 return False

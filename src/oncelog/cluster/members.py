@@ -161,7 +161,7 @@ LIST_TRANSACTIONS, LOWEST_LISTING = 66, 0
 
 
 class KnownMembers:
-    """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms; `is_alive` says whether this one surely is."""
+    """The coordinators' requests to other brokers. `timeout_ms` is request.timeout.ms, `is_alive` this broker's liveness."""
 
     has_others = True
 
@@ -191,7 +191,7 @@ class KnownMembers:
     def leader_of(self, topic: str, index: int) -> Leader:
         partition = self._topics.partition(topic, index)
         if partition is None or partition.leadership is UNKNOWN:
-            # Of what is being deleted nobody is told a leader, also where a replica is here.
+            # A partition that is being deleted has no leader, even if a replica is here.
             return GONE
         leader = self._members.leadership(partition).leader
         return AWAY if leader < 0 else leader
@@ -200,8 +200,8 @@ class KnownMembers:
         return start(self._is_gone(topic, index))
 
     async def _is_gone(self, topic: str, index: int) -> bool:
-        """ZooKeeper knows, whatever the controller has told. A topic that is being deleted is gone for every client, and its
-        deletion lasts as long as a broker with a replica is away.
+        """Asks ZooKeeper: the controller's metadata may be late. A topic that is being deleted counts as gone, for its deletion may
+        wait long for a broker that is away.
         """
         try:
             if not await catch_up(self._zookeeper):
@@ -229,7 +229,7 @@ class KnownMembers:
             going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
             there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
             if not isinstance(there, Children):
-                # An error says nothing of what is there.
+                # An error is no list of topics.
                 return ()
             deleted: frozenset[str] = frozenset(going.names) if isinstance(going, Children) else frozenset()
             known = frozenset(there.names) - deleted

@@ -169,13 +169,13 @@ class SharedTopics(Topics):
             self._being_deleted_ids.discard(topic_id)
 
     def doubt(self) -> None:
-        """From now on nobody tells this broker what is deleted, until a controller does again."""
+        """Marks all topics as unconfirmed: this broker may miss deletions until a controller sends its state."""
         self._doubted = {topic.topic_id for topic in self}
 
     def forget_all_but(self, names: Collection[str]) -> None:
-        """Only these topics are there, of those that are in doubt. Replicas of others that are left over stay, without a name.
+        """Forgets unconfirmed topics except these. Their replicas stay here, without a name.
 
-        They are not deleted before another topic needs their place: at a wrong chroot of ZooKeeper every topic seems to be gone.
+        They are deleted only when another topic needs the name: at a wrong chroot of ZooKeeper every topic seems to be gone.
         """
         topics = [self._by_id[topic_id] for topic_id in self._doubted if topic_id in self._by_id]
         self._doubted.clear()
@@ -190,7 +190,7 @@ class SharedTopics(Topics):
                 self._tell(topic.name)
 
     def claim(self, topic_id: UUID) -> None:
-        """The controller wants replicas of this topic: it is there, also if ZooKeeper's server has not heard of it yet."""
+        """Confirms a topic: the controller orders replicas of it, even if this broker's ZooKeeper server is behind."""
         self._doubted.discard(topic_id)
         topic = self._by_id.get(topic_id)
         if topic is not None and topic.name not in self._by_name:
@@ -198,7 +198,7 @@ class SharedTopics(Topics):
             self._name(topic)
 
     def reach(self, partition_counts: Mapping[UUID, int]) -> None:
-        """Know of so many partitions of these topics: the controller may not have told of each yet."""
+        """Extends topics to their partition counts: the controller may not have announced each partition yet."""
         for topic_id, count in partition_counts.items():
             topic = self._by_id.get(topic_id)
             if topic is not None:
@@ -237,7 +237,7 @@ class SharedTopics(Topics):
             topic.partitions.append(Partition(topic.name, new, NO_EPOCH, self.failed, self._wakes))
 
     def _forget_if_gone(self, topic: Topic) -> None:
-        """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
+        """Forgets a topic once no partition has a leader, or may get one, and no replica is here."""
         if any(one.leadership is not UNKNOWN for one in topic.partitions):
             return
         has_its_name = self._by_name.get(topic.name) is topic
@@ -271,7 +271,7 @@ class SharedTopics(Topics):
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
-        # Of a topic that is new nobody tells that it has settings of its own.
+        # There is no notification of a new topic's settings.
         await self._configs.read_topics({one.topic for one in replicas})
         by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
         for one in replicas:

@@ -28,8 +28,8 @@ logger = logging.getLogger("oncelog.broker")
 
 ADD_PARTITIONS, LOWEST, HIGHEST = 24, 4, 5
 AWAY, BUSY = ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions
-NOT_HEARD_OF = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted})
-"""The coordinator was not told yet of a partition that this broker leads, and added none of those that it was asked for."""
+NOT_ANNOUNCED = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted})
+"""Errors of a coordinator whose metadata is late: it does not know one of the partitions, and has added none."""
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -94,7 +94,7 @@ class TransactionVerification:
             for guard in guards:
                 guard.end()
         if is_addition:
-            errors = {one: AWAY if error in NOT_HEARD_OF else error for one, error in errors.items()}
+            errors = {one: AWAY if error in NOT_ANNOUNCED else error for one, error in errors.items()}
             broken = {one: BUSY if error is ErrorCode.invalid_txn_state else error for one, error in broken.items()}
         return errors | broken
 

@@ -44,7 +44,7 @@ IsrResults = dict[TopicPartition, IsrResult]
 
 
 def broker_epoch_problem(context: ControllerContext, broker_id: int, broker_epoch: int) -> ErrorCode | None:
-    """The whole request is refused where the broker is not the one that is registered."""
+    """The error of the whole request if the broker is not registered with this epoch."""
     broker = context.brokers.get(broker_id)
     return None if broker is not None and broker.epoch == broker_epoch else ErrorCode.stale_broker_epoch
 
@@ -100,7 +100,7 @@ async def complete_reassignments(context: ControllerContext, results: IsrResults
 
 
 async def change_isrs(context: ControllerContext, partitions: Collection[TopicPartition]) -> None:
-    """Leaders of brokers before Kafka 2.7 have written these states themselves, and say so in `/isr_change_notification`."""
+    """Follows `/isr_change_notification`: leaders of brokers before Kafka 2.7 have written these states themselves."""
     if not partitions:
         return
     context.leaders |= await context.actions.read_states(partitions)
@@ -114,7 +114,7 @@ async def change_isrs(context: ControllerContext, partitions: Collection[TopicPa
 def _check(
     context: ControllerContext, broker_id: int, partition: TopicPartition, wanted: WantedIsr, version: int
 ) -> SetPartitionState | IsrResult:
-    """The order of the checks is Kafka's: a leader is told of the first that fails."""
+    """Checks a request in Kafka's order: the leader gets the first error."""
     led = context.leaders.get(partition)
     if led is None:
         return ErrorCode.unknown_topic_or_partition
@@ -151,7 +151,7 @@ def _check(
 def _is_eligible(context: ControllerContext, broker_id: int, wanted: WantedIsr) -> bool:
     """Not one that has started again since it had caught up: a power cut may have taken what it had (KIP-903).
 
-    Kafka's controller over ZooKeeper does not look at that, and its leaders do not tell it.
+    Kafka over ZooKeeper has no such check, and its leaders send no broker epochs.
     """
     if broker_id not in context.live_broker_ids:
         return False

@@ -18,9 +18,9 @@ class ElectionStrategy(Enum):
     """The reason for an election."""
 
     OFFLINE = auto()
-    """There is none, or it is gone; unclean only where the topic allows it."""
+    """The partition has no leader, or has lost it; unclean only if the topic allows it."""
     OFFLINE_UNCLEAN = auto()
-    """The same, and somebody has asked for an unclean election."""
+    """The same, on request, and unclean if necessary."""
     REASSIGNMENT = auto()
     PREFERRED = auto()
     CONTROLLED_SHUTDOWN = auto()
@@ -29,7 +29,7 @@ class ElectionStrategy(Enum):
 class Election(NamedTuple):
     elected: LeaderAndIsr | None
     recipients: tuple[int, ...]
-    """The replicas that are told of it by LeaderAndIsr."""
+    """The replicas that get LeaderAndIsr."""
     is_unclean: bool = False
 
 
@@ -71,7 +71,7 @@ def preferred_may_lead(replicas: tuple[int, ...], led: LeaderAndIsr, is_online: 
 def controlled_shutdown_election(
     replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline, shutting_down: Collection[int]
 ) -> Election:
-    """The first that is in sync, lives and stays. Who shuts down leaves the in-sync replicas, and is told.
+    """Elects the first live in-sync replica that stays. Brokers that shut down leave the in-sync set, and get LeaderAndIsr.
 
     `is_online` counts brokers that shut down as live.
     """

@@ -52,8 +52,8 @@ async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_to
         partition for partition in context.partitions() if context.assignment(partition).is_being_reassigned
     )
     await _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
-    # Brokers have to know each other before LeaderAndIsr tells them whom to follow. They serve clients from now on, also those
-    # that have just started: else they would say that topics are not there until the elections are over.
+    # Brokers need each other's addresses before LeaderAndIsr. A broker that has just started serves clients from now on: without
+    # metadata it would answer that topics do not exist.
     tell(context, context.brokers, context.partitions())
     await _start_replicas(context)
     await _start_partitions(context)
@@ -69,7 +69,7 @@ async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_to
 
 
 async def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_delete_topics: bool) -> None:
-    """A topic without znodes is one whose deletion was nearly over: what is left of it goes, too."""
+    """Loads the orders to delete topics. A topic without znodes was nearly deleted: its order goes, too."""
     if not may_delete_topics:
         await drop_deletions(context, sorted(topics))
         return
@@ -92,7 +92,7 @@ async def _start_replicas(context: ControllerContext) -> None:
             context.replica_states[replica] = ReplicaState.ONLINE
             online.append(replica)
         else:
-            # Whether it was being deleted when its broker went is not known.
+            # It may have been in deletion when its broker went away.
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
     await change_replicas(context, online, ReplicaState.ONLINE)

@@ -100,7 +100,7 @@ async def read_brokers(
 
 
 async def read_topics(zookeeper: ControllerZooKeeper, names: Iterable[str]) -> dict[str, TopicAssignment]:
-    """A topic that is gone meanwhile is not among them. Its watch tells when it grows."""
+    """Reads assignments, and sets watches for their growth. Topics that are gone meanwhile are left out."""
     every = list(names)
     reads = await zookeeper.read_all([paths.topic(name) for name in every], watch=True)
     return _decoded(every, reads, _decode_topic)

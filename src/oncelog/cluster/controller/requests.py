@@ -122,7 +122,7 @@ class RequestBatch:
         context = self._context
         state = context.leaders[partition]
         if partition[0] in context.to_be_deleted:
-            # LeaderAndIsr.duringDelete: brokers take the partition out of what they tell clients.
+            # LeaderAndIsr.duringDelete: brokers remove the partition from their metadata.
             state = LeaderAndIsr.initial(LEADER_DURING_DELETE, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         offline = tuple(replica for replica in replicas if not context.is_replica_online(replica, partition))

@@ -58,7 +58,7 @@ class LeaderAndIsr:
         return self.new_leader_and_isr(leader, self.isr)
 
     def new_recovering_leader(self, leader: int) -> LeaderAndIsr:
-        """The next state behind an unclean election: nobody but the leader is in sync with it."""
+        """The next state after an unclean election: the leader alone is in sync."""
         return replace(self.new_leader_and_isr(leader, (leader,)), recovery_state=LeaderRecoveryState.RECOVERING)
 
     def new_epoch(self) -> LeaderAndIsr:

@@ -374,7 +374,7 @@ class LeaderFetcher:
                 if key in self._partitions:
                     self._follower.truncated(key, step, self._log(key))
             case AskOffsets(leader_epoch):
-                # Not here: nobody may wait for a leader's answer while the logs are held.
+                # Asked later: the logs must not stay locked during a request to the leader.
                 self._out_of_range[key] = leader_epoch
         return ()
 

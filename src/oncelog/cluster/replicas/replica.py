@@ -63,7 +63,7 @@ class HostedReplica:
         self._waiting: list[tuple[int, int, Parked[ErrorCode]]] = []
         self._number = 0
 
-    # --- what the controller says
+    # --- orders of the controller
 
     def lead(self, told: LeaderAndIsrTold) -> None:
         """Lead under this epoch from now on. Nothing fetches for the replica any more."""
@@ -84,7 +84,7 @@ class HostedReplica:
         partition.wake()
 
     def follow(self, told: LeaderAndIsrTold) -> None:
-        """Follow another broker, or nobody, from now on."""
+        """Follows another broker, or none."""
         partition = self.partition
         self.state.follow(told)
         partition.leader_epoch = told.leader_epoch
@@ -108,7 +108,7 @@ class HostedReplica:
         self.stop()
         self.partition.answer([(one, ErrorCode.kafka_storage_error) for _, _, one in waiting])
 
-    # --- what a leader is asked
+    # --- requests to the leader
 
     def grown(self) -> None:
         self._advance()

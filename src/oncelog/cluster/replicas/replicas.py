@@ -233,11 +233,11 @@ class Replicas:
                 )
                 replica.lead(state)
                 if not has_led_all_along:
-                    # Who goes on leading has nothing to load. Where an epoch is missing, another one may have led, and gone on
-                    # with what is coordinated here under an epoch above the one that this coordinator knows.
+                    # A leader that stays has nothing to load. In a skipped epoch another broker may have led, and its
+                    # coordinator may have written records that this one has not loaded.
                     self._leads.elected(partition, state.leader_epoch)
             else:
-                # Its leader would tell it for ever that the epoch is out of range.
+                # With an impossible epoch its fetches would fail for ever.
                 partition.log.check_epochs(state.leader_epoch)
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)

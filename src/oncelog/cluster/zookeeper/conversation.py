@@ -40,9 +40,9 @@ class Phase(Enum):
 
 
 class Conversation:
-    """A `ZooKeeper` that lacks only the connection: it is told what happens to that.
+    """A `ZooKeeper` without the connection: its owner reports what happens to that.
 
-    `send` carries a request to the server; there is a connection whenever it is called.
+    `send` carries a request to the server. It is called only while there is a connection.
     """
 
     def __init__(self, send: Callable[[Request], None]) -> None:
@@ -67,7 +67,7 @@ class Conversation:
             case Phase.CONNECTING:
                 self._waiting.append((request, parked))
             case Phase.CLOSED:
-                # Nobody is called back any more.
+                # A closed client calls nothing back.
                 pass
         return parked
 

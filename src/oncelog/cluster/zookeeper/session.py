@@ -17,7 +17,7 @@ ANY_VERSION = -1
 
 
 class ZooKeeperError(Enum):
-    """Why a request was not carried out. After CONNECTION_LOSS nobody knows whether it was."""
+    """Why a request failed. After CONNECTION_LOSS it may have been carried out."""
 
     NO_NODE = auto()
     NODE_EXISTS = auto()
@@ -186,7 +186,7 @@ class ZooKeeperSessionState(Enum):
     session has not expired yet. That it has is only known from a server, however long there is none.
     """
     EXPIRED = auto()
-    """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED tells of it."""
+    """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED reports it."""
 
 
 class ZooKeeper(Protocol):

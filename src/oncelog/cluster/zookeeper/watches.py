@@ -71,7 +71,7 @@ HearSession = Callable[["ZooKeeperSessionState"], None]
 
 
 class Watchers:
-    """Takes the client's two callbacks: nobody else sets them."""
+    """Sets the client's two callbacks, and calls all listeners."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._by_path: defaultdict[str, list[HearWatched]] = defaultdict(list)

@@ -33,7 +33,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises ZnodeError, and says what to do: no broker starts without it."""
+    """Raises ZnodeError with what to do: no broker starts without a cluster id."""
     try:
         return JsonObject.parse(paths.CLUSTER_ID, data).string("id")
     except ZnodeError:

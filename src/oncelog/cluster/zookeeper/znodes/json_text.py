@@ -43,9 +43,9 @@ def _pair(character: re.Match[str]) -> str:
 
 
 class JsonObject:
-    """An object of a znode. Fields that nobody asks for are left alone: a later Kafka may have more of them.
+    """A JSON object of a znode. Unknown fields are ignored: a later Kafka may have more.
 
-    Everything here raises ZnodeError.
+    All methods raise ZnodeError.
     """
 
     def __init__(self, path: str, data: bytes, value: object) -> None:

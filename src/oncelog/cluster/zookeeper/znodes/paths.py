@@ -24,7 +24,7 @@ CONSUMERS = "/consumers"
 """Offsets of consumers before Kafka 0.9, no longer used."""
 
 SHARED_SETTINGS = "/oncelog/settings"
-"""oncelog's own: Kafka keeps nothing of what brokers are told at their start."""
+"""Added by oncelog: Kafka does not keep the brokers' own settings."""
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 
