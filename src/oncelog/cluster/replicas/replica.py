@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.leaders import UNTOLD
 from oncelog.broker.storage.leading import FollowerId
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.cluster.replicas.in_sync_changes import InSyncChange, InSyncState
+from oncelog.cluster.replicas.in_sync_changes import InSyncChange
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
@@ -252,37 +252,31 @@ class HostedReplica:
             asked.partition_epoch,
             self.state.broker_epochs(asked.new_isr),
         )
-        outcome = await self._surroundings.changes.ask(change)
-        while (after := self._answered(asked, outcome)) is AfterAnswer.RETRY:
+        answer = await self._surroundings.changes.ask(change)
+        while (after := self._answered(asked, answer)) is AfterAnswer.RETRY:
             await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
             if self.state.state.asked is not asked:
                 # The partition has gone on meanwhile, or is here no more.
                 return
-            outcome = await self._surroundings.changes.ask(change)
+            answer = await self._surroundings.changes.ask(change)
         if after is AfterAnswer.COMMITTED:
             logger.info("%s: in sync are %s", self.partition, _listed(self.state.state.isr))
             self._advance()
         else:
             logger.info("%s: the in-sync set was not changed: %s", self.partition, after.value)
 
-    def _answered(self, asked: AlterPartition, outcome: InSyncState | ErrorCode) -> AfterAnswer:
+    def _answered(self, asked: AlterPartition, answer: AlterPartitionAnswer) -> AfterAnswer:
         """Applies an answer, and counts it as Kafka does: each change, and each refusal even if it is retried."""
         before, counts = self.state.state, self._surroundings.counts
-        after = self.state.answered(asked, _answer(outcome))
+        after = self.state.answered(asked, answer)
         if before.asked == asked:
-            if isinstance(outcome, ErrorCode):
+            if answer.error is not ErrorCode.none:
                 counts.failed += 1
             elif after is AfterAnswer.COMMITTED and before.state is IsrState.PENDING_EXPAND:
                 counts.expands += 1
             elif after is AfterAnswer.COMMITTED:
                 counts.shrinks += 1
         return after
-
-
-def _answer(outcome: InSyncState | ErrorCode) -> AlterPartitionAnswer:
-    if isinstance(outcome, ErrorCode):
-        return AlterPartitionAnswer(outcome)
-    return AlterPartitionAnswer(ErrorCode.none, outcome.leader_epoch, outcome.partition_epoch, outcome.isr)
 
 
 def _listed(brokers: Iterable[int]) -> str:
