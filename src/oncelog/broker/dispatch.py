@@ -196,7 +196,7 @@ def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:
 
 
 def _has_many_items(body: Any) -> bool:
-    """Whether writing an answer would keep everybody waiting. Most arrays in arrays are of requests that are large themselves."""
+    """True if encoding an answer would block the event loop. Most arrays in arrays answer requests that are large themselves."""
     if body is None:
         return False
     answer_class: Any = type(body)

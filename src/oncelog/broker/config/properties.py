@@ -30,7 +30,7 @@ _AS_IF_NOT_THERE = {"connections.max.reauth.ms": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a properties file sets, and what has to be said of it: a line for each setting without effect."""
+    """The settings of a properties file, and a line to log for each that has no effect."""
 
     settings: dict[str, str]
     remarks: tuple[str, ...]

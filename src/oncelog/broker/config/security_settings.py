@@ -161,11 +161,11 @@ SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_RIGHTS, *_TLS, *_SASL)
 LISTENER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for setting in (*_TLS, _ENABLED_MECHANISMS, *_JAAS)}
 )
-"""Those that a listener may have values of its own of."""
+"""The settings of which a listener may have its own value."""
 
 
 def named_for_listener(name: str) -> tuple[str, str]:
-    """Of `listener.name.<name>.<setting>` the two."""
+    """Split `listener.name.<name>.<setting>` into name and setting."""
     assert name.startswith(OF_LISTENER), name
     listener, _, setting = name.removeprefix(OF_LISTENER).partition(".")
     return listener, setting

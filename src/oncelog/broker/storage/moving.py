@@ -133,7 +133,7 @@ class LogMoves:
         return None
 
     def stop(self) -> None:
-        """What is on its way is begun again by the next start."""
+        """Stop; the next start begins the moves again."""
         if self._task is not None:
             self._task.end()
 
