@@ -33,7 +33,7 @@ def put_away(disk: Disk, replayed: Replayed) -> None:
         if replayed.is_whole:
             disk.remove(path)
         else:
-            # For whoever repairs the log that is too short for what is in here.
+            # A repair of the log that is too short needs what is in here.
             disk.rename(path, path + KEPT)
 
 

@@ -46,7 +46,7 @@ class KnownPartition(Protocol):
 
 
 class ListenerView(Protocol):
-    """The cluster as it is seen by whoever connects to one listener: a broker that has no such listener is not reached."""
+    """The cluster as clients of one listener see it: a broker without such a listener is not reached."""
 
     def brokers(self) -> Sequence[ClusterNode]:
         """The live brokers."""

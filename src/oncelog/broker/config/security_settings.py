@@ -57,7 +57,7 @@ _TLS = (
         name="ssl.client.auth",
         default="none",
         choices=("required", "requested", "none"),
-        help="Whether whoever connects has to show a certificate, may show one, or is not asked. Of a listener with SASL only a "
+        help="A client that connects has to show a certificate, may show one, or is not asked. Of a listener with SASL only a "
         "value of its own counts, as in Kafka.",
     ),
     Setting(
@@ -142,7 +142,7 @@ _SASL = (
         default=524_288,
         type="int",
         maximum=INT,
-        help="Whoever has not shown yet who it is can send no request of more bytes.",
+        help="A client that is not authenticated yet can send no request of more bytes.",
     ),
     Setting(
         name="connection.failed.authentication.delay.ms",

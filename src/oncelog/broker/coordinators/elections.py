@@ -144,7 +144,7 @@ class Elections:
             return
         self._close(partition, led)
         if epoch is None:
-            # Whoever has forgotten what it was told may be told the same again.
+            # A broker that has forgotten its leader epochs may be told the same again.
             del self._led[partition]
         else:
             # A new one: a load that is under way finds that it is not about this.

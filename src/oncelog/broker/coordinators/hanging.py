@@ -135,7 +135,7 @@ class HangingTransactions:
     async def skip_named_ids(self, markers: Sequence[Any]) -> None:
         """Have nobody get a producer id that an administrator names before anybody has it.
 
-        A marker of it may have any epoch, and whoever got the id would begin below that.
+        A marker of it may have any epoch, and a producer that got the id would begin below that.
         """
         if self._known_brokers.has_others:
             return

@@ -58,7 +58,7 @@ class BrokerAddress(NamedTuple):
 
 
 class KnownBrokers(Protocol):
-    """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
+    """The brokers, as far as this one knows. `Transactions.leaders_changed` is called after each change."""
 
     has_others: bool
     """True for a member of a cluster. Then any other broker may decide how a transaction ends, whichever leads what now.
@@ -110,7 +110,7 @@ class KnownBrokers(Protocol):
     def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         """Released with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
 
-        Until then it waits, for whoever gets an error must be able to count on it: only what ends this broker's leadership
+        Until then it waits, for an error has to be final: only what ends this broker's leadership
         does so earlier, with not_leader_or_follower.
         """
         ...
@@ -137,7 +137,7 @@ class OneBroker:
         return FOR_SURE
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
-        raise AssertionError("whoever is alone forgets a topic before it is deleted")
+        raise AssertionError("a broker that is alone forgets a topic before it is deleted")
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._view.at(listener).broker(node_id)

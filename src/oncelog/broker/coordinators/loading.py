@@ -183,7 +183,7 @@ def _become_member(state: JournalState) -> None:
 
 
 def _leave(state: JournalState, topic_id: UUID, partitions: Iterable[int]) -> None:
-    """An id of which there is nothing any more may come back under another name, whoever had that ordered."""
+    """An id of which there is nothing any more may come back under another name."""
     hosted = state.hosted[topic_id]
     hosted.partitions.difference_update(partitions)
     if not hosted.partitions:

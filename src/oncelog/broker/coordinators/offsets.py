@@ -171,7 +171,7 @@ class CommittedOffsets:
         return stored is not None and self._is_doubtful(TopicOfOffsets(partition[0], stored.committed.topic_id))
 
     def _is_doubtful(self, topic: TopicOfOffsets) -> bool:
-        """Whether it is not there, as far as this broker knows, or not under the same id."""
+        """True if the topic is not there, as far as this broker knows, or not under the same id."""
         known = self._topics.named(topic.name)
         return known is None or self._topics.is_going(known) or topic.topic_id not in (None, known.topic_id)
 
@@ -193,7 +193,7 @@ class CommittedOffsets:
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
 
     async def _kept(self, group: str, records: Sequence[GroupRecord]) -> ErrorCode:
-        """Those of a group that ends are about its members, and come last."""
+        """Append the records, and wait until they are committed. A group that ends has records of its members, too."""
         error = self._append(group, records)
         for kind in Recorded:
             if error is ErrorCode.none:

@@ -86,7 +86,7 @@ async def handle(
             asked, clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
         )
     answer = await _answer(topics, view, request, turn, session, reads, is_incremental=is_incremental)
-    # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
+    # An unknown partition is not kept: the client is told so, and names all that it wants the next time.
     if (
         is_incremental
         and session is not None

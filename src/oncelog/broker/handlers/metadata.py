@@ -132,7 +132,7 @@ def _led(request: Request, view: ClusterView, topic: Topic) -> Any:
 def _partition(request: Request, view: ClusterView, partition: Partition) -> Any:
     """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it.
 
-    From v6 on one that is alive and has not the listener of whoever asks is told apart, as in Kafka's ZkMetadataCache.
+    From v6 on LISTENER_NOT_FOUND for one that is alive without the client's listener, as in Kafka's ZkMetadataCache.
     """
     known = view.at(request.connection.listener).leadership(partition)
     error = ErrorCode.none

@@ -18,7 +18,7 @@ logger = logging.getLogger("oncelog.broker")
 
 
 class DiskFailures:
-    """`stop` hears of what the broker cannot go on with. Until `begin` nothing is survived, and whoever asks raises the error."""
+    """`stop` is told of a failure that ends the broker. Until `begin` no failure is survived, and the caller raises the error."""
 
     def __init__(self, directories: LogDirectories, stop: Callable[[DiskError], None]) -> None:
         self._directories = directories

@@ -136,7 +136,7 @@ class Durability:
         return are_kept
 
     def _sync_tails(self, journaled: Sequence[tuple[PartitionLog, SyncPoint]]) -> Parked[bool]:
-        """Sync what the write-ahead log has of these logs: they know of it before whoever waits for it goes on."""
+        """Sync what the write-ahead log has of these logs: they know of it before those who wait go on."""
         synced = self._sync_write_ahead()
         for log, point in journaled:
             synced.then(partial(_is_journaled, log, point))
@@ -274,7 +274,7 @@ class Durability:
     async def hold(self, log: PartitionLog) -> None:
         """Let nobody sync the log's own files until `let_go`; come back when no such sync is under way.
 
-        Meanwhile whoever waits for one waits on. What the write-ahead log takes of the log is durable as ever. One holds a log
+        Meanwhile those who wait for one wait on. What the write-ahead log takes of the log is durable as ever. One holds a log
         at a time: it moves to another directory, or is cut off.
         """
         while (held := self._held.get(log)) is not None:

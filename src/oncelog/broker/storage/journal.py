@@ -175,7 +175,7 @@ def may_be_torn(data: bytes, position: int, boot_id: str) -> bool:
 class Journal:
     """Appends records and makes them durable; `load` gives back what there is.
 
-    `on_failure` is told of a disk that cannot keep a record; whoever waits for it stays parked.
+    `on_failure` is told of a disk that cannot keep a record; those who wait for it stay parked.
     """
 
     def __init__(self, disk: Disk, directory: str, on_failure: Callable[[DiskError], None]) -> None:

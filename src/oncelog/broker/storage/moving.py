@@ -188,7 +188,7 @@ class LogMoves:
                     if move.state is not MoveState.OVER:
                         self._forget(move)
                     continue
-                # Whoever uses the directory otherwise meets the error, too.
+                # Other uses of the directory meet the error, too.
                 logger.error("%s does not move to %s: %s", move.name, move.log_directory, error)
                 if move.state is not MoveState.OVER:
                     self._drop(move)
