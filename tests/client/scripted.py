@@ -9,7 +9,7 @@ from typing import Any
 
 from oncelog.client.errors import ClientError, ConnectionLost
 from oncelog.client.net.flows import (
-    Call,
+    Callback,
     Draw,
     Effect,
     Flow,
@@ -88,12 +88,12 @@ class ScriptedTransport:
                 return Counter(pending.address for pending, _ in self._on_their_way)
             case WallClock():
                 return int(self.now_ms)
-            case Call():
+            case Callback():
                 return effect.function()
 
     def _send(self, effect: Send) -> PendingRequest:
         self.requests.append(effect.request)
-        pending = PendingRequest(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.use)
         answer = self._answer(effect.request)
         if isinstance(answer, ConnectionLost) and not answer.sent:
             pending.fail(answer)

@@ -25,7 +25,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionVersion,
 )
-from oncelog.client.producer.open_batch import OpenBatch
+from oncelog.client.producer.accumulator import ProducerBatch
 from oncelog.testing import broker
 from oncelog.testing.proxy import ApiKey, Proxy, Then
 from tests.client.faces import faces
@@ -121,7 +121,7 @@ def test_producer_that_has_failed_says_so_at_every_call_and_commits_nothing(node
     written = producer.send(topic, b"debit")
     producer.flush()
     with monkeypatch.context() as patched:
-        patched.setattr(OpenBatch, "encode", lambda *_: 1 / 0)
+        patched.setattr(ProducerBatch, "encode", lambda *_: 1 / 0)
         lost = producer.send(topic, b"credit")
         with pytest.raises(IllegalState, match="ZeroDivisionError"):
             producer.flush()
@@ -364,5 +364,5 @@ def test_record_sent_while_its_transaction_is_being_ended_is_an_error(node):
         producer.flush()
         producer.send("t", b"value")
         with pytest.raises(IllegalState, match="while its transaction was being ended"):
-            producer._calls.run(producer._core.commit())
+            producer._transport.run(producer._core.commit())
         producer.abort_transaction()

@@ -38,15 +38,15 @@ def test_close_raises_the_second_failure_where_only_the_first_was_told(node, fac
         producer.close()
 
 
-@pytest.mark.parametrize("told_by", ["delivery", "callback", "flush"])
-def test_close_says_nothing_again(node, face, told_by):
+@pytest.mark.parametrize("answered_by", ["delivery", "callback", "flush"])
+def test_close_says_nothing_again(node, face, answered_by):
     told = []
     producer = face.producer(node.bootstrap_servers)
     delivery = producer.send("refused", TOO_LARGE, on_delivery=lambda *outcome: told.append(outcome))
-    if told_by == "delivery":
+    if answered_by == "delivery":
         with pytest.raises(BrokerRefused):
             delivery.result()
-    elif told_by == "flush":
+    elif answered_by == "flush":
         with pytest.raises(BrokerRefused):
             producer.flush()
     producer.close()

@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from oncelog.client.net.flows import was_sent
 from oncelog.client.producer.core import ProducerCore
-from oncelog.client.producer.lanes import Lane
+from oncelog.client.producer.partition_queue import PartitionQueue
 from oncelog.client.producer.transaction import TransactionSession
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
@@ -17,13 +17,13 @@ BUGS = PlantedBugs()
 
 @BUGS.add("a batch of which nothing is known is sent again under new sequences", Hides.FAILURES, 60)
 def _resent_under_new_sequences() -> Patch:
-    put_back = Lane.put_back
+    put_back = PartitionQueue.put_back
 
     def put(self: Any, batch: Any) -> None:
         put_back(self, batch)
         batch.base_sequence, batch.is_stamped = -1, False
 
-    return patch.object(Lane, "put_back", put)
+    return patch.object(PartitionQueue, "put_back", put)
 
 
 @BUGS.add("a commit is certain to have failed when its last attempt was not sent", Hides.FAILURES, 120)
@@ -39,7 +39,7 @@ def _doubt_of_the_last_attempt() -> Patch:
 @BUGS.add("a commit does not wait for batches that are on their way", Hides.ON_THE_WAY, 20)
 def _commit_does_not_wait() -> Patch:
     def is_flushed(self: Any) -> bool:
-        return self._accumulator.is_empty and not self._untold
+        return self._accumulator.is_empty and not self._undelivered
 
     return patch.object(ProducerCore, "is_flushed", property(is_flushed))
 
@@ -66,11 +66,11 @@ def _offsets_after_the_end() -> Patch:
 @BUGS.add("a second batch is sent before the first is acknowledged", Hides.ON_THE_WAY, 20)
 def _not_alone_at_first() -> Patch:
     def may_send(self: Any, now_ms: float) -> bool:
-        if not self.queue or now_ms < self.backoff.retry_at_ms or (self.must_restart and self.in_flight):
+        if not self.waiting or now_ms < self.backoff.retry_at_ms or (self.must_restart and self.in_flight):
             return False
         return len(self.in_flight) < self.in_flight_max
 
-    return patch.object(Lane, "may_send", may_send)
+    return patch.object(PartitionQueue, "may_send", may_send)
 
 
 @BUGS.add("an abort does not wait for batches that are on their way", Hides.ON_THE_WAY, 60)

@@ -13,10 +13,10 @@ from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
-from oncelog.cluster.replicas.replicas import Elected
 from oncelog.groups.offsets import Offsets
 from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode
+from tests.broker.coordinators.test_elections import Elected
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from oncelog.client.consumer import core
-from oncelog.client.consumer.committed_batches import visible_batches
+from oncelog.client.consumer.readings import visible_batches
 from oncelog.log import Appended, producer_snapshots
 from oncelog.log.durability import LogDurability
 from oncelog.log.partition_log import PartitionLog

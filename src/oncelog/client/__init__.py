@@ -9,6 +9,17 @@ from oncelog.lazy_names import imported
 if TYPE_CHECKING:
     from oncelog.client.consumer.core import ConsumedRecord
     from oncelog.client.consumer.readings import FetchedBatches
+    from oncelog.client.descriptions import (
+        EndedTransaction,
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        HangingProducer,
+        PartitionDescription,
+        TopicDescription,
+        TransactionEnd,
+        TransactionStateName,
+    )
     from oncelog.client.errors import (
         AuthenticationFailed,
         AuthorizationFailed,
@@ -37,19 +48,11 @@ if TYPE_CHECKING:
         TransactionFailed,
         UnsupportedVersion,
     )
-    from oncelog.client.groups.values import GroupDescription, GroupListing, GroupMember
     from oncelog.client.groups.wanted_topics import SubscriptionPattern
-    from oncelog.client.producer.lanes import Written
-    from oncelog.client.producer.open_batch import RecordMetadata
-    from oncelog.client.producer.partitioners import PartitionsOfTopic
+    from oncelog.client.producer.accumulator import RecordMetadata
+    from oncelog.client.producer.partition_choice import PartitionsOfTopic
+    from oncelog.client.producer.partition_queue import Written
     from oncelog.client.security import Security, read_security
-    from oncelog.client.topic_values import PartitionDescription, TopicDescription
-    from oncelog.client.transaction_values import (
-        EndedTransaction,
-        HangingProducer,
-        TransactionEnd,
-        TransactionStateName,
-    )
     from oncelog.client.transports.asynchronous.client import AsyncClient
     from oncelog.client.transports.asynchronous.consumer import AsyncConsumer
     from oncelog.client.transports.asynchronous.producer import AsyncDelivery, AsyncProducer
@@ -198,15 +201,15 @@ _HOMES = {
     "Delivery": "oncelog.client.transports.blocking.producer",
     "DeliveryFailed": "oncelog.client.errors",
     "DeliveryUnknown": "oncelog.client.errors",
-    "EndedTransaction": "oncelog.client.transaction_values",
+    "EndedTransaction": "oncelog.client.descriptions",
     "FetchedBatches": "oncelog.client.consumer.readings",
     "Fetcher": "oncelog.client.transports.blocking.fetcher",
     "GroupAuthorizationFailed": "oncelog.client.errors",
-    "GroupDescription": "oncelog.client.groups.values",
-    "GroupListing": "oncelog.client.groups.values",
-    "GroupMember": "oncelog.client.groups.values",
+    "GroupDescription": "oncelog.client.descriptions",
+    "GroupListing": "oncelog.client.descriptions",
+    "GroupMember": "oncelog.client.descriptions",
     "GroupMetadata": "oncelog.client.values",
-    "HangingProducer": "oncelog.client.transaction_values",
+    "HangingProducer": "oncelog.client.descriptions",
     "IllegalState": "oncelog.client.errors",
     "IsolationLevel": "oncelog.client.values",
     "LogTruncated": "oncelog.client.errors",
@@ -220,33 +223,33 @@ _HOMES = {
     "OffsetSpec": "oncelog.client.values",
     "OutOfOrderSequence": "oncelog.client.errors",
     "OutcomeUnknown": "oncelog.client.errors",
-    "PartitionDescription": "oncelog.client.topic_values",
+    "PartitionDescription": "oncelog.client.descriptions",
     "PartitionReassignment": "oncelog.client.values",
-    "PartitionsOfTopic": "oncelog.client.producer.partitioners",
+    "PartitionsOfTopic": "oncelog.client.producer.partition_choice",
     "Producer": "oncelog.client.transports.blocking.producer",
     "ProducerFenced": "oncelog.client.errors",
     "ProducerIdentity": "oncelog.client.values",
     "ProducerState": "oncelog.client.values",
-    "RecordMetadata": "oncelog.client.producer.open_batch",
+    "RecordMetadata": "oncelog.client.producer.accumulator",
     "ReplicaLog": "oncelog.client.values",
     "RetriesExhausted": "oncelog.client.errors",
     "Security": "oncelog.client.security",
     "SharedProducer": "oncelog.client.transports.blocking.shared_producer",
     "SubscriptionPattern": "oncelog.client.groups.wanted_topics",
     "TopicAuthorizationFailed": "oncelog.client.errors",
-    "TopicDescription": "oncelog.client.topic_values",
+    "TopicDescription": "oncelog.client.descriptions",
     "TopicPartition": "oncelog.client.values",
     "TransactionDescription": "oncelog.client.values",
-    "TransactionEnd": "oncelog.client.transaction_values",
+    "TransactionEnd": "oncelog.client.descriptions",
     "TransactionError": "oncelog.client.errors",
     "TransactionFailed": "oncelog.client.errors",
     "TransactionListing": "oncelog.client.values",
-    "TransactionStateName": "oncelog.client.transaction_values",
+    "TransactionStateName": "oncelog.client.descriptions",
     "TransactionVersion": "oncelog.client.values",
     "TransactionalIdAuthorizationFailed": "oncelog.client.errors",
     "TransactionalIdExpired": "oncelog.client.errors",
     "UnsupportedVersion": "oncelog.client.errors",
-    "Written": "oncelog.client.producer.lanes",
+    "Written": "oncelog.client.producer.partition_queue",
     "read_security": "oncelog.client.security",
 }
 

@@ -1,4 +1,4 @@
-"""What a client can say when something did not happen, or may have.
+"""The errors of the client. Those that say "failed" and those that say "unknown" are different types.
 
 "It failed", "somebody else took over" and "nobody knows" are different types, because each asks for something else:
 abort and retry, stop, and read the log before deciding.
@@ -27,8 +27,8 @@ TAKEN_OVER_OR_TIMED_OUT = (
 class ClientError(Exception):
     """The base of everything the client raises."""
 
-    was_heard = False
-    """Whether a caller was told that a record failed so: what nobody has heard, `close` raises."""
+    was_reported = False
+    """True once a caller was given the error. `close` raises one that no caller was given."""
 
 
 class IllegalState(ClientError):
@@ -219,7 +219,7 @@ class OutcomeUnknown(TransactionError):
 
 
 def failed_by(error: ClientError) -> TransactionFailed:
-    """What refused a part of a transaction has failed the whole of it."""
+    """The failure of a whole transaction, of which a broker refused a part."""
     failed = TransactionFailed(str(error))
     failed.__cause__ = error
     return failed

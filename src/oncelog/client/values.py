@@ -105,7 +105,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition knows of one producer. `transaction_start_offset` is -1 when no transaction is open there."""
+    """One producer of a partition. `transaction_start_offset` is -1 when no transaction is open there."""
 
     producer_id: int
     producer_epoch: int
@@ -117,7 +117,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """What the coordinator knows of one transactional id; `start_ms` is -1 when no transaction is open."""
+    """One transactional id, as its coordinator knows it; `start_ms` is -1 when no transaction is open."""
 
     transactional_id: str
     state: str
@@ -136,7 +136,7 @@ class TransactionListing:
 
 
 class ConfigSource(IntEnum):
-    """Where the value of a setting comes from, the strongest first."""
+    """The sources of a setting's value, the strongest first."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -170,7 +170,7 @@ class ConfigKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """What settings belong to: a topic, a group, a broker by its number as text, or, without a name, every broker."""
+    """The owner of settings: a topic, a group, a broker by its number as text, or, without a name, every broker."""
 
     kind: ConfigKind
     name: str

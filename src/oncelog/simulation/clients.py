@@ -10,14 +10,14 @@ from typing import Any
 from oncelog.client import requests
 from oncelog.client.consumer.core import ConsumerCore
 from oncelog.client.consumer.fetching import FetchSettings
-from oncelog.client.consumer.offset_reset import parse_reset
+from oncelog.client.consumer.offsets import parse_reset
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, group_settings
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import Flow, Now, WallClock
 from oncelog.client.net.settings import ClientSettings
+from oncelog.client.producer.accumulator import ProducerBatch
 from oncelog.client.producer.core import ProducerCore
-from oncelog.client.producer.open_batch import OpenBatch
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.requests import Api
 from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
@@ -138,7 +138,7 @@ class ClientNode:
 class Sent:
     """A record on its way."""
 
-    batch: OpenBatch
+    batch: ProducerBatch
     place: int
 
     def offset(self) -> int | None:
@@ -163,7 +163,7 @@ class SimulatedProducer:
         now_ms = await Now()
         wall_ms = await WallClock()
         batch, place = self._core.append(topic, partition, Record(key, value, (), wall_ms), now_ms)
-        if self._core.is_news(batch):
+        if self._core.must_wake_sender(batch):
             self._wake()
         return Sent(batch, place)
 
@@ -172,7 +172,7 @@ class SimulatedProducer:
         self._wake()
         await Until(lambda: self._core.is_flushed)
         failure = self._core.failure
-        self._core.settle_failure(failure)
+        self._core.mark_reported(failure)
         if failure is not None:
             raise failure
 
@@ -206,7 +206,7 @@ class SimulatedProducer:
     def _wake(self) -> None:
         if not self._has_pump:
             self._has_pump = True
-            self._node.background(self.transport, self._core.pump(), self._pump_ended)
+            self._node.background(self.transport, self._core.run_sender(), self._pump_ended)
         self.transport.wake()
 
     def _pump_ended(self) -> None:
@@ -259,7 +259,7 @@ class SimulatedConsumer:
             include_control=False,
             auto_commit_interval_ms=None,
             wake_poll=self._transport.wake,
-            wake_pump=self._group_transport.wake,
+            wake_member=self._group_transport.wake,
             new_member_id=f"{node.name}-{node.random.getrandbits(64):016x}",
         )
 
@@ -267,7 +267,7 @@ class SimulatedConsumer:
         assert self._group is not None
         self._group.subscribe(topics, Callbacks())
         self._pump_is_over = False
-        self._node.background(self._group_transport, self._group.member.pump(), self._pump_ended)
+        self._node.background(self._group_transport, self._group.member.run(), self._pump_ended)
 
     def assign(self, partitions: Mapping[TopicPartition, int]) -> Play:
         return self._beside(self.core.assign(partitions))

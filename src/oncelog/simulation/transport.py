@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from oncelog.client.errors import ClientError, ConnectionLost, UnsupportedVersion
 from oncelog.client.net.connection import BrokerConnection, in_flight
 from oncelog.client.net.flows import (
-    Call,
+    Callback,
     ConnectionUse,
     Draw,
     Effect,
@@ -252,13 +252,13 @@ class SimulatedTransport:
                 return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return self._clock.now_ms()
-            case Call():
+            case Callback():
                 return effect.function()
 
     def give_up_late(self, awaited: tuple[PendingRequest, ...]) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for pending in awaited:
-            name = pending.address, pending.lane
+            name = pending.address, pending.use
             if not pending.is_done and self.now_ms >= pending.deadline_ms and name in self._links:
                 self._drop(name, self._links[name], f"no answer to {pending.request.api.name} in time")
 
@@ -274,7 +274,7 @@ class SimulatedTransport:
 
     def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        pending = PendingRequest(effect.address, effect.request, effect.lane)
+        pending = PendingRequest(effect.address, effect.request, effect.use)
         self.sent[effect.request.api.name] += 1
 
         def opened(link: ClientLink | ClientError) -> None:
@@ -285,7 +285,7 @@ class SimulatedTransport:
             if pending.on_done is not None:
                 pending.on_done()  # who waits has a deadline only now
 
-        self._with_link((pending.address, pending.lane), timeout_ms, opened)
+        self._with_link((pending.address, pending.use), timeout_ms, opened)
         return pending
 
     def _send_over(self, link: ClientLink, pending: PendingRequest, timeout_ms: float) -> None:

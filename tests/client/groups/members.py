@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from oncelog.client.consumer.fetching import FetchSettings
-from oncelog.client.consumer.offset_reset import parse_reset
+from oncelog.client.consumer.offsets import parse_reset
+from oncelog.client.groups.assignors import decode_subscription, encode_assignment
 from oncelog.client.groups.consumer import GroupConsumer
 from oncelog.client.groups.settings import Callbacks, GroupSettings
-from oncelog.client.groups.subscription import decode_subscription, encode_assignment
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import Wait
 from oncelog.client.values import TopicPartition
@@ -121,13 +121,13 @@ class Pumped:
             include_control=False,
             auto_commit_interval_ms=auto_commit_interval_ms,
             wake_poll=lambda: None,
-            wake_pump=lambda: None,
+            wake_member=lambda: None,
             new_member_id="",
         )
         tell = {name: lambda partitions, name=name: self.told.append((name, partitions)) for name in ("+", "-", "!")}
         if subscribes:
             self.core.subscribe([TOPIC], Callbacks(tell["+"], tell["-"], tell["!"]))
-        self._pump = self.core.member.pump()
+        self._pump = self.core.member.run()
         self._effect = self._pump.send(None)
 
     def pump(self, is_so) -> None:
@@ -148,7 +148,7 @@ class Pumped:
     def join(self) -> None:
         """Become a member, and hear of the partition."""
         self.poll()
-        self.pump(lambda: not self.core.member.handover.is_settled)
+        self.pump(lambda: not self.core.member.handover.is_complete)
         self.poll()
         assert self.core.assignment == {MINE}
 

@@ -58,7 +58,7 @@ class Assigned:
             include_control=False,
             auto_commit_interval_ms=INTERVAL_MS,
             wake_poll=lambda: None,
-            wake_pump=lambda: None,
+            wake_member=lambda: None,
             new_member_id="",
         )
         self.transport.run(self.core.assign({MINE: 5}))

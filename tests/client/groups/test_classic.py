@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.client.errors import BrokerRefused, CommitFailed, MemberFenced, RetriesExhausted
-from oncelog.client.groups.subscription import decode_subscription
+from oncelog.client.groups.assignors import decode_subscription
 from oncelog.client.values import OffsetAndMetadata
 from tests.client.groups.members import MINE, Coordinator, Pumped
 from tests.client.scripted import SETTINGS
@@ -35,7 +35,7 @@ def test_coordinator_that_is_busy_or_elsewhere_is_asked_again(name, code):
 def test_rebalance_has_an_eager_member_give_up_everything_before_it_joins():
     member = Pumped(Coordinator(Heartbeat=[27]))
     member.join()
-    member.pump(lambda: not member.core.member.handover.is_settled)
+    member.pump(lambda: not member.core.member.handover.is_complete)
     assert member.coordinator.seen.count("JoinGroup") == 1
     member.pump(lambda: member.coordinator.seen.count("Heartbeat") > 3)
     assert member.coordinator.seen.count("JoinGroup") == 1
@@ -59,7 +59,7 @@ def test_rebalance_lets_a_cooperative_member_keep_what_it_has():
 def test_expelled_member_stays_out_until_the_user_was_told(code, kept_id):
     member = Pumped(Coordinator(Heartbeat=[code]))
     member.join()
-    member.pump(lambda: not member.core.member.handover.is_settled)
+    member.pump(lambda: not member.core.member.handover.is_complete)
     with pytest.raises(CommitFailed):
         member.core.metadata()
     with pytest.raises(CommitFailed):

@@ -23,9 +23,9 @@ def test_demands_come_in_order():
     handover = Handover()
     handover.assign({X, Y})
     handover.revoke({X})
-    assert (handover.held, handover.will_hold, handover.is_settled) == (frozenset(), {Y}, False)
+    assert (handover.held, handover.will_hold, handover.is_complete) == (frozenset(), {Y}, False)
     assert carry_out(handover) == [(DemandKind.ASSIGN, {X, Y}), (DemandKind.REVOKE, {X})]
-    assert (handover.held, handover.is_settled) == ({Y}, True)
+    assert (handover.held, handover.is_complete) == ({Y}, True)
 
 
 def test_loss_takes_the_place_of_what_was_still_to_be_told():
@@ -43,7 +43,7 @@ def test_loss_of_nothing_is_not_told():
     handover = Handover()
     handover.assign({X})
     handover.lose()
-    assert handover.is_settled
+    assert handover.is_complete
     assert carry_out(handover) == []
 
 
@@ -53,11 +53,11 @@ def test_loss_while_the_user_is_told_takes_what_they_hold_then():
     handover.assign({X})
     demand = handover.take()
     handover.lose()
-    assert not handover.is_settled
+    assert not handover.is_complete
     handover.carried_out(demand)
-    assert (handover.held, handover.is_settled) == ({X}, False)
+    assert (handover.held, handover.is_complete) == ({X}, False)
     assert carry_out(handover) == [(DemandKind.LOSE, {X})]
-    assert handover.is_settled
+    assert handover.is_complete
 
 
 def test_loss_while_the_last_partition_is_revoked_needs_no_telling():
@@ -68,7 +68,7 @@ def test_loss_while_the_last_partition_is_revoked_needs_no_telling():
     demand = handover.take()
     handover.lose()
     handover.carried_out(demand)
-    assert handover.is_settled
+    assert handover.is_complete
     assert handover.held == frozenset()
 
 
@@ -99,5 +99,5 @@ def test_what_is_held_is_what_was_told(steps):
     if at_work is not None:
         handover.carried_out(at_work)
     carry_out(handover)
-    assert handover.is_settled
+    assert handover.is_complete
     assert handover.will_hold == handover.held

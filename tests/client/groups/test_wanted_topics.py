@@ -118,7 +118,7 @@ def test_topic_that_every_node_denies_is_given_up():
     nodes.answers = [["orders"]]
     member.transport.now_ms += 300_000
     member.poll()
-    member.pump(lambda: not member.core.member.handover.is_settled)
+    member.pump(lambda: not member.core.member.handover.is_complete)
     member.poll()
     member.pump(lambda: len(nodes.joined) == 2)
     assert joined_topics(nodes) == [{"orders", "orders-2"}, {"orders"}]
@@ -155,7 +155,7 @@ def test_member_keeps_what_it_has_until_another_pattern_is_compared():
     member.pump(lambda: not nodes.codes["Metadata"])
     nodes.seen.clear()
     member.pump(lambda: nodes.seen.count("Heartbeat") > 2)
-    assert member.core.member.handover.is_settled
+    assert member.core.member.handover.is_complete
     assert joined_topics(nodes) == [{"orders"}]
 
 

@@ -11,7 +11,7 @@ import pytest
 from oncelog.client.errors import ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import Wait
-from oncelog.client.net.leader_search import LeaderSearch
+from oncelog.client.net.leaders import LeaderSearch
 from oncelog.client.net.metadata import refresh, topics_of_every_node
 from oncelog.client.requests import METADATA, ApiRequest
 from oncelog.client.values import Address, TopicPartition

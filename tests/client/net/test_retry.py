@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.client.net.flows import Now, Sleep
 from oncelog.client.net.retry import Retries
-from oncelog.client.net.retry_policy import RetryPolicy
+from oncelog.client.net.settings import RetryPolicy
 from tests.client.scripted import ScriptedTransport
 
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncelog.client.descriptions import PartitionDescription, TopicDescription
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.producer.accumulator import RecordAccumulator
-from oncelog.client.producer.open_batch import size_bytes as estimated_bytes
-from oncelog.client.producer.partition_choice import PartitionChoice
-from oncelog.client.producer.partitioners import find_partitioner
+from oncelog.client.producer.accumulator import size_bytes as estimated_bytes
+from oncelog.client.producer.partition_choice import PartitionChoice, find_partitioner
 from oncelog.client.producer.settings import ProducerSettings
-from oncelog.client.topic_values import PartitionDescription, TopicDescription
 from oncelog.client.values import Node, TopicPartition
 from oncelog.records import Record
 from oncelog.wire import ErrorCode

@@ -18,8 +18,8 @@ from oncelog.client.errors import (
 )
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.producer import producing
-from oncelog.client.producer.lanes import OutgoingBatch, Written
-from oncelog.client.producer.producing import IN_FLIGHT_MAX, NO_PRODUCER, ProduceFlow
+from oncelog.client.producer.partition_queue import QueuedBatch, Written
+from oncelog.client.producer.producing import IN_FLIGHT_MAX, NO_PRODUCER, Sender
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.records import Record, build_batch, decode_batch, next_sequence, read_header
 from oncelog.wire import ErrorCode
@@ -111,8 +111,8 @@ class ModelBroker:
         return SimpleNamespace(controller_id=1, brokers=[node], topics=[topic])
 
 
-def flow_for(**options) -> ProduceFlow:
-    return ProduceFlow(
+def sender_for(**options) -> Sender:
+    return Sender(
         Cluster(SETTINGS),
         IDENTITY,
         transactional_id="ledger",
@@ -126,7 +126,7 @@ def batch(*values: bytes) -> bytes:
     return build_batch([Record(None, value) for value in values])
 
 
-def enqueue(flow: ProduceFlow, *values: bytes) -> dict[bytes, OutgoingBatch]:
+def enqueue(sender: Sender, *values: bytes) -> dict[bytes, QueuedBatch]:
     """Queue one batch for partition 0, which may be divided down to single records; return where each record is."""
     found = {}
 
@@ -134,8 +134,7 @@ def enqueue(flow: ProduceFlow, *values: bytes) -> dict[bytes, OutgoingBatch]:
         def divide():
             middle = len(values) // 2
             return tuple(
-                put(half, OutgoingBatch(partition, batch(*half), 100_000))
-                for half in (values[:middle], values[middle:])
+                put(half, QueuedBatch(partition, batch(*half), 100_000)) for half in (values[:middle], values[middle:])
             )
 
         found.update(dict.fromkeys(values, data))
@@ -143,13 +142,13 @@ def enqueue(flow: ProduceFlow, *values: bytes) -> dict[bytes, OutgoingBatch]:
         return data
 
     partition = TopicPartition(TOPIC, 0)
-    put(values, flow.enqueue(partition, batch(*values), 0))
+    put(values, sender.enqueue(partition, batch(*values), 0))
     return found
 
 
-def drain(flow: ProduceFlow, transport: ScriptedTransport) -> None:
-    while not flow.is_idle:
-        transport.run(flow.step())
+def drain(sender: Sender, transport: ScriptedTransport) -> None:
+    while not sender.is_idle:
+        transport.run(sender.step())
 
 
 WHIMS = [
@@ -174,17 +173,17 @@ def test_every_record_is_written_once_and_in_order_whatever_fails(counts, whims,
     """KIP-98: a batch that is sent again is appended once."""
     broker = ModelBroker(len(counts), list(whims))
     transport = ScriptedTransport(broker.answer, seed=seed)
-    flow = flow_for()
+    sender = sender_for()
     expected: dict[int, list[bytes]] = {}
     for number, sizes in enumerate(counts):
         for place, size in enumerate(sizes):
             values = [b"%d-%d-%d" % (number, place, record) for record in range(size)]
             expected.setdefault(number, []).extend(values)
-            flow.enqueue(TopicPartition(TOPIC, number), batch(*values), transport.now_ms)
-    drain(flow, transport)
+            sender.enqueue(TopicPartition(TOPIC, number), batch(*values), transport.now_ms)
+    drain(sender, transport)
     assert broker.logs == expected
     for number, values in expected.items():
-        written = flow.written()[TopicPartition(TOPIC, number)]
+        written = sender.written()[TopicPartition(TOPIC, number)]
         assert (written.records, written.first_offset, written.last_offset) == (len(values), 0, len(values) - 1)
 
 
@@ -199,18 +198,18 @@ def test_what_is_said_of_each_batch_is_so_whatever_fails_around_it(counts, whims
     """Written means once and in order, failed means not at all; only what is called unknown may be either."""
     broker = ModelBroker(len(counts), list(whims))
     transport = ScriptedTransport(broker.answer, seed=seed)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=delivery_timeout_ms)
+    sender = Sender(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=delivery_timeout_ms)
     sent = []
     for place in range(max(map(len, counts))):
         for number, sizes in enumerate(counts):
             if place < len(sizes):
                 values = [b"%d-%d-%d" % (number, place, record) for record in range(sizes[place])] or [TOO_LARGE]
                 sent.append(
-                    (number, values, flow.enqueue(TopicPartition(TOPIC, number), batch(*values), transport.now_ms))
+                    (number, values, sender.enqueue(TopicPartition(TOPIC, number), batch(*values), transport.now_ms))
                 )
-        transport.run(flow.step(0))
-    drain(flow, transport)
-    assert flow.error is None
+        transport.run(sender.step(0))
+    drain(sender, transport)
+    assert sender.error is None
     for number in range(len(counts)):
         mine = [(values, one) for partition, values, one in sent if partition == number]
         log = broker.logs[number]
@@ -230,12 +229,12 @@ def test_batches_after_one_that_is_refused_go_on_under_the_next_epoch():
     """KIP-360: sequences begin at 0 again with a new epoch, and nobody else's are touched."""
     broker = ModelBroker(2, [])
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"first"), 0)
-    drain(flow, transport)
-    rest = [flow.enqueue(TopicPartition(TOPIC, 0), batch(value), 0) for value in (b"a", TOO_LARGE, b"b", b"c", b"d")]
-    other = flow.enqueue(TopicPartition(TOPIC, 1), batch(b"other"), 0)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    sender.enqueue(TopicPartition(TOPIC, 0), batch(b"first"), 0)
+    drain(sender, transport)
+    rest = [sender.enqueue(TopicPartition(TOPIC, 0), batch(value), 0) for value in (b"a", TOO_LARGE, b"b", b"c", b"d")]
+    other = sender.enqueue(TopicPartition(TOPIC, 1), batch(b"other"), 0)
+    drain(sender, transport)
     assert [type(one.error) for one in rest] == [type(None), BrokerRefused, type(None), type(None), type(None)]
     assert broker.logs == {0: [b"first", b"a", b"b", b"c", b"d"], 1: [b"other"]}
     assert read_header(rest[-1].data).producer_epoch == IDENTITY.epoch + 1
@@ -252,13 +251,13 @@ def test_partition_without_a_leader_keeps_nobody_waiting():
         return answered
 
     transport = ScriptedTransport(answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
-    waiting, other = (flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in range(2))
+    sender = Sender(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
+    waiting, other = (sender.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in range(2))
     while not other.base_offset >= 0:
-        transport.run(flow.step())
+        transport.run(sender.step())
     assert transport.now_ms < 1_000
     assert waiting.error is None
-    drain(flow, transport)
+    drain(sender, transport)
     assert type(waiting.error) is DeliveryFailed
     assert "LEADER_NOT_AVAILABLE" in str(waiting.error)
     assert transport.names().count("Metadata") < 20, "it backs off"
@@ -267,9 +266,9 @@ def test_partition_without_a_leader_keeps_nobody_waiting():
 def test_partition_that_its_topic_does_not_have_fails_alone():
     broker = ModelBroker(2, [])
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    wrong, right = (flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in (7, 1))
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    wrong, right = (sender.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in (7, 1))
+    drain(sender, transport)
     assert type(wrong.error) is BrokerRefused
     assert "partition 7 of topic orders, which has 2" in str(wrong.error)
     assert right.error is None
@@ -287,9 +286,9 @@ def test_answer_without_a_partition_is_asked_for_again():
         return answered
 
     transport = ScriptedTransport(answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    sent = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(sender, transport)
     assert sent.error is None
     assert broker.logs[0] == [b"value"]
 
@@ -297,33 +296,33 @@ def test_answer_without_a_partition_is_asked_for_again():
 def test_nothing_follows_a_partitions_first_batch_until_it_is_acknowledged():
     broker = ModelBroker(2, [])
     transport = ScriptedTransport(broker.answer)
-    flow = flow_for()
+    sender = sender_for()
     for number in (0, 1):
         for _ in range(8):
-            flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
+            sender.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
     for _ in ("find the leader", "send"):
-        transport.run(flow.step(0))
+        transport.run(sender.step(0))
     produced = [request for request in transport.requests if request.api.name == "Produce"]
     assert len(produced) == 1, "the first batches of all partitions leave in one request"
     assert len(produced[0].fields["topic_data"][0]["partition_data"]) == 2
-    transport.run(flow.step(0))
+    transport.run(sender.step(0))
     assert transport.names().count("Produce") == 1 + IN_FLIGHT_MAX
-    drain(flow, transport)
+    drain(sender, transport)
     assert len(broker.logs[0]) == len(broker.logs[1]) == 8
 
 
 def test_sequences_go_on_after_the_largest_number_at_zero():
     broker = ModelBroker(1, ["take", "lose before", "lose after"])
     transport = ScriptedTransport(broker.answer)
-    flow = flow_for()
+    sender = sender_for()
     partition = TopicPartition(TOPIC, 0)
-    flow.enqueue(partition, batch(b"first"), 0)
-    drain(flow, transport)
-    flow._lanes[partition].next_sequence = 2**31 - 2
+    sender.enqueue(partition, batch(b"first"), 0)
+    drain(sender, transport)
+    sender._queues[partition].next_sequence = 2**31 - 2
     broker._recent[0][-1] = (0, 2**31 - 3, 0)
     for place in range(4):
-        flow.enqueue(partition, batch(b"a%d" % place, b"b%d" % place), 0)
-    drain(flow, transport)
+        sender.enqueue(partition, batch(b"a%d" % place, b"b%d" % place), 0)
+    drain(sender, transport)
     assert broker.logs[0] == [b"first"] + [b"%s%d" % (side, place) for place in range(4) for side in (b"a", b"b")]
 
 
@@ -340,29 +339,29 @@ def test_sequences_go_on_after_the_largest_number_at_zero():
         (29, BrokerRefused),
     ],
 )
-def test_refused_batch_ends_the_flow(code, outcome):
+def test_refused_batch_ends_the_sender(code, outcome):
     broker = ModelBroker(1, [])
     refusing = SimpleNamespace(index=0, error_code=ErrorCode(code), base_offset=-1, error_message=None)
     answer = SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=[refusing])])
     transport = ScriptedTransport(lambda request: broker.answer(request) if request.api.key == 3 else answer)
-    flow = flow_for()
-    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    sender = sender_for()
+    sent = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
     with pytest.raises(outcome):
-        drain(flow, transport)
+        drain(sender, transport)
     assert isinstance(sent.error, outcome)
     with pytest.raises(outcome):
-        transport.run(flow.step())
+        transport.run(sender.step())
 
 
 def test_batch_that_nobody_takes_fails_in_the_end_and_says_why():
     broker = ModelBroker(1, ["not enough replicas"] * 100_000)
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
-    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
+    sent = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(sender, transport)
     assert isinstance(sent.error, RetriesExhausted)
     assert "NOT_ENOUGH_REPLICAS" in str(sent.error)
-    assert flow.take_refusal() is sent.error
+    assert sender.take_refusal() is sent.error
     assert transport.now_ms < 5_000 + SETTINGS.retry.backoff_max_ms
 
 
@@ -383,9 +382,9 @@ def test_batch_given_up_is_unknown_once_it_was_sent_and_failed_before(whim, outc
     """
     broker = ModelBroker(2, [whim] * 100_000)
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
-    first, second = (flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY, delivery_timeout_ms=5_000)
+    first, second = (sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
+    drain(sender, transport)
     assert type(first.error) is outcome
     assert type(second.error) is DeliveryFailed
 
@@ -411,12 +410,12 @@ def test_lost_answer_is_asked_for_again_only_where_there_are_answers(acks, writt
         return SimpleNamespace(responses=[SimpleNamespace(name=TOPIC, partition_responses=[item])])
 
     transport = ScriptedTransport(answer)
-    flow = ProduceFlow(Cluster(SETTINGS), NO_PRODUCER, acks=acks)
-    sent = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), NO_PRODUCER, acks=acks)
+    sent = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(sender, transport)
     assert log == written
     assert sent.error is None if outcome is None else type(sent.error) is outcome
-    assert flow.error is None
+    assert sender.error is None
 
 
 def test_batch_that_is_refused_for_what_is_in_it_fails_alone():
@@ -436,12 +435,12 @@ def test_batch_that_is_refused_for_what_is_in_it_fails_alone():
         return answered
 
     transport = ScriptedTransport(answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    refused, other = (flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in range(2))
-    next_one = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"next"), 0)
-    drain(flow, transport)
-    assert type(refused.error) is type(flow.refusal) is BrokerRefused
-    assert (other.error, next_one.error, flow.error) == (None, None, None)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    refused, other = (sender.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0) for number in range(2))
+    next_one = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"next"), 0)
+    drain(sender, transport)
+    assert type(refused.error) is type(sender.refusal) is BrokerRefused
+    assert (other.error, next_one.error, sender.error) == (None, None, None)
     assert next_one.base_sequence == 0
     assert broker.logs[0] == [b"next"]
 
@@ -451,9 +450,9 @@ def test_batch_in_doubt_is_divided_where_it_is_too_large_and_its_small_records_a
     """A part that is taken under its own sequence says that the whole is not in the log: the doubt is over."""
     broker = ModelBroker(1, [whim])
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    sent = enqueue(flow, b"a", b"b", b"c", TOO_LARGE, b"d")
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    sent = enqueue(sender, b"a", b"b", b"c", TOO_LARGE, b"d")
+    drain(sender, transport)
     assert {value: type(one.error) for value, one in sent.items() if one.error} == {TOO_LARGE: BrokerRefused}
     assert broker.logs[0] == [b"a", b"b", b"c", b"d"]
 
@@ -470,13 +469,13 @@ def test_batch_that_was_written_and_is_called_too_large_then_is_unknown_and_not_
         return answered
 
     transport = ScriptedTransport(answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
-    sent = enqueue(flow, *values)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
+    sent = enqueue(sender, *values)
+    drain(sender, transport)
     assert {type(one.error) for one in sent.values()} == {DeliveryUnknown}
     assert broker.logs[0] == list(values)
-    after = flow.enqueue(TopicPartition(TOPIC, 0), batch(b"after"), 0)
-    drain(flow, transport)
+    after = sender.enqueue(TopicPartition(TOPIC, 0), batch(b"after"), 0)
+    drain(sender, transport)
     assert after.error is None
     assert broker.logs[0] == [*values, b"after"]
 
@@ -486,9 +485,9 @@ def test_refused_record_in_doubt_is_unknown_without_a_producer_id(whim):
     """Brokers do not look at its sequences: a part that is taken says nothing of the whole."""
     broker = ModelBroker(1, [whim])
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), NO_PRODUCER)
-    sent = enqueue(flow, b"a", TOO_LARGE)
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), NO_PRODUCER)
+    sent = enqueue(sender, b"a", TOO_LARGE)
+    drain(sender, transport)
     assert type(sent[TOO_LARGE].error) is DeliveryUnknown
     assert sent[b"a"].error is None
 
@@ -515,10 +514,10 @@ def test_what_is_said_of_records_whose_batch_is_divided_is_so_whatever_fails(lar
         return broker.answer(request)
 
     transport = ScriptedTransport(answer, seed=seed)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY)
+    sender = Sender(Cluster(SETTINGS), IDENTITY)
     middle = len(names) // 2
-    sent = [enqueue(flow, *some) for some in (names[:middle], names[middle:])]
-    drain(flow, transport)
+    sent = [enqueue(sender, *some) for some in (names[:middle], names[middle:])]
+    drain(sender, transport)
     log = broker.logs[0]
     assert log == [name for name in names if name in log], "in order, and each once"
     for name, one in (sent[0] | sent[1]).items():
@@ -531,15 +530,15 @@ def test_what_is_said_of_records_whose_batch_is_divided_is_so_whatever_fails(lar
 def test_identity_without_a_producer_id_is_refused():
     """A transactional batch with producer id -1 is taken by Kafka, and visible at once."""
     with pytest.raises(ValueError, match="visible at once"):
-        ProduceFlow(Cluster(SETTINGS), ProducerIdentity(-1, -1), transactional_id="ledger")
+        Sender(Cluster(SETTINGS), ProducerIdentity(-1, -1), transactional_id="ledger")
 
 
 def test_batches_carry_the_identity_and_the_transactional_bit():
     broker = ModelBroker(1, [])
     transport = ScriptedTransport(broker.answer)
-    flow = flow_for()
-    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
-    drain(flow, transport)
+    sender = sender_for()
+    sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(sender, transport)
     produced = transport.requests[-1]
     header = read_header(produced.fields["topic_data"][0]["partition_data"][0]["records"])
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 0, 0)
@@ -554,9 +553,9 @@ def test_batches_carry_the_identity_and_the_transactional_bit():
 def test_batch_is_sent_again_as_often_as_is_allowed_and_those_behind_it_go_on(retries, whim, outcome):
     broker = ModelBroker(1, [whim] * (retries + 1))
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, retries=retries)
-    first, second = (flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
-    drain(flow, transport)
+    sender = Sender(Cluster(SETTINGS), IDENTITY, retries=retries)
+    first, second = (sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0) for _ in range(2))
+    drain(sender, transport)
     assert type(first.error) is outcome
     assert f"took no batch in {retries + 1} attempts" in str(first.error)
     assert second.base_offset >= 0
@@ -566,13 +565,13 @@ def test_batch_is_sent_again_as_often_as_is_allowed_and_those_behind_it_go_on(re
 def test_no_more_batches_of_a_partition_are_in_flight_than_is_allowed(max_in_flight):
     broker = ModelBroker(1, [])
     transport = ScriptedTransport(broker.answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, max_in_flight=max_in_flight)
+    sender = Sender(Cluster(SETTINGS), IDENTITY, max_in_flight=max_in_flight)
     for _ in range(10):
-        flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+        sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
     sent_at_once = []
-    while not flow.is_idle:
+    while not sender.is_idle:
         before = transport.names().count("Produce")
-        transport.run(flow.step())
+        transport.run(sender.step())
         sent_at_once.append(transport.names().count("Produce") - before)
     assert max(sent_at_once) == max_in_flight
 
@@ -580,18 +579,18 @@ def test_no_more_batches_of_a_partition_are_in_flight_than_is_allowed(max_in_fli
 def test_first_batch_of_a_partition_is_sent_alone_in_each_transaction():
     """Until it is acknowledged nobody knows that the leader takes batches of this transaction, and in which order."""
     transport = ScriptedTransport(ModelBroker(1, []).answer)
-    flow = flow_for()
+    sender = sender_for()
     for _ in range(2):
-        flow.begin_transaction()
+        sender.begin_transaction()
         for _ in range(4):
-            flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+            sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
         before = transport.names().count("Produce")
         while transport.names().count("Produce") == before:
-            transport.run(flow.step())
+            transport.run(sender.step())
         assert transport.names().count("Produce") == before + 1
-        transport.run(flow.step())
+        transport.run(sender.step())
         assert transport.names().count("Produce") == before + 4
-        drain(flow, transport)
+        drain(sender, transport)
 
 
 @pytest.mark.parametrize(("left_bytes", "requests"), [(0, 1), (-1, 2)])
@@ -600,17 +599,17 @@ def test_request_takes_batches_of_several_partitions_up_to_its_limit(monkeypatch
     monkeypatch.setattr(producing, "REQUEST_BYTES_MAX", sum(sizes) + left_bytes)
     broker = ModelBroker(2, [])
     transport = ScriptedTransport(broker.answer)
-    flow = flow_for()
+    sender = sender_for()
     for number in range(2):
-        flow.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
-    drain(flow, transport)
+        sender.enqueue(TopicPartition(TOPIC, number), batch(b"value"), 0)
+    drain(sender, transport)
     assert transport.names().count("Produce") == requests
     assert broker.logs == {0: [b"value"], 1: [b"value"]}
 
 
 def test_nothing_was_written_where_nothing_was_acknowledged():
     transport = ScriptedTransport(ModelBroker(1, ["refuse"]).answer)
-    flow = ProduceFlow(Cluster(SETTINGS), IDENTITY, retries=0)
-    flow.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
-    drain(flow, transport)
-    assert flow.written() == {TopicPartition(TOPIC, 0): Written(0, 0, 0, -1, -1)}
+    sender = Sender(Cluster(SETTINGS), IDENTITY, retries=0)
+    sender.enqueue(TopicPartition(TOPIC, 0), batch(b"value"), 0)
+    drain(sender, transport)
+    assert sender.written() == {TopicPartition(TOPIC, 0): Written(0, 0, 0, -1, -1)}

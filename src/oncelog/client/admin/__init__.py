@@ -1,1 +1,1 @@
-"""What is asked and changed without producing or consuming."""
+"""Administration: descriptions and changes of a cluster."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.admin.operations import ask_every_node
+from oncelog.client.descriptions import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
 from oncelog.client.errors import BrokerRefused, UnsupportedVersion
-from oncelog.client.groups.subscription import decode_assignment
-from oncelog.client.groups.values import CLASSIC, CONSUMER, DEAD, GroupDescription, GroupListing, GroupMember
+from oncelog.client.groups.assignors import decode_assignment
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
 from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.rights import refused

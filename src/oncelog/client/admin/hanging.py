@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from oncelog.client import requests
 from oncelog.client.admin.transactions import describe_producers, describe_transactions, list_transactions
+from oncelog.client.descriptions import OPEN_STATES, HangingProducer
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_METADATA,
@@ -21,15 +22,14 @@ from oncelog.client.net.metadata import refresh
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest
-from oncelog.client.transaction_values import OPEN_STATES, HangingProducer
 from oncelog.client.values import Address, ProducerState, TopicPartition, TransactionDescription
 from oncelog.wire import ErrorCode
 
 TRANSACTION_STATE = "__transaction_state"
 Open = dict[tuple[TopicPartition, int], ProducerState]
-"""Who has a transaction open where, by partition and producer id."""
+"""The open transactions of partitions, by partition and producer id."""
 Owners = dict[int, TransactionDescription]
-"""Whose the producer ids are, as far as a coordinator knows."""
+"""The transactional ids of producer ids, as far as a coordinator knows."""
 
 
 async def find_hanging(cluster: Cluster, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
@@ -110,7 +110,7 @@ def _is_open_at(owner: TransactionDescription | None, partition: TopicPartition)
 
 
 async def _owners(cluster: Cluster, producer_ids: Collection[int]) -> Owners:
-    """Whose transactions are not open is only known while every coordinator stays where it is.
+    """The answer holds only while every coordinator stays where it is.
 
     The nodes do not answer at one moment. One that is not told yet that it coordinates lists nothing, and the one before it
     lists nothing any more. Raises BrokerRefused where an id may have a coordinator that does not answer, and RetriesExhausted.
@@ -138,7 +138,7 @@ async def _listed_owners(cluster: Cluster, producer_ids: Collection[int]) -> Own
 
 
 async def _coordinators(cluster: Cluster) -> dict[TopicPartition, tuple[Address | None, int]]:
-    """Where the coordinators are, and under which leader epochs. Each has said itself that it leads."""
+    """The addresses and leader epochs of the coordinators. Each has said itself that it leads."""
     (topic,) = await refresh(cluster, [TRANSACTION_STATE])
     for item in topic.partitions:
         if item.leader < 0:

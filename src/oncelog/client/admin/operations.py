@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from oncelog.client import requests
+from oncelog.client.descriptions import TopicDescription
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ClientError, ConnectionLost, RetriesExhausted
 from oncelog.client.net.cluster import Cluster, ask_any, last_cause
 from oncelog.client.net.flows import Handshake, ask, ask_all
@@ -13,7 +14,6 @@ from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.metadata import refresh
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
-from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import (
     Address,
     BrokerVersions,
@@ -122,7 +122,7 @@ async def ask_controller(cluster: Cluster, request: ApiRequest, what: str) -> An
 
 
 def _results(answer: Any) -> Iterable[Any]:
-    """What an answer says of each thing that was asked for, under the name that it has there."""
+    """The results in an answer, by the name of what was requested."""
     results: Iterable[Any] = next(
         getattr(answer, name) for name in ("topics", "responses", "results") if hasattr(answer, name)
     )
@@ -176,7 +176,7 @@ def _low_watermarks(message: Any) -> Iterable[tuple[TopicPartition, ErrorCode, i
 
 
 async def broker_versions(cluster: Cluster) -> list[BrokerVersions]:
-    """What each node serves. Raises ConnectionLost for one that does not answer."""
+    """The API versions of each node. Raises ConnectionLost for one that does not answer."""
     await refresh(cluster, ())
     found = []
     for node in cluster.nodes.values():
@@ -277,7 +277,7 @@ def _config_entry(entry: Any) -> ConfigEntry:
 
 
 async def ask_every_node(cluster: Cluster, request: ApiRequest, read: Callable[[Any], list[T]], what: str) -> list[T]:
-    """What all nodes together list, once all of them have loaded it. Raises BrokerRefused or RetriesExhausted.
+    """List what all nodes have, once every one has loaded it. Raises BrokerRefused or RetriesExhausted.
 
     A node that does not answer is asked again as long as the others name it: what it coordinated is another one's then.
     """
@@ -303,3 +303,26 @@ async def ask_every_node(cluster: Cluster, request: ApiRequest, read: Callable[[
             cause = refused(request, min(errors), request.api.name)
         if not await retries.pause():
             raise RetriesExhausted(f"{what}: {cause}") from cause
+
+
+OPERATIONS_VERSION = 8
+"""Metadata v8 tells the operations that are allowed, as bits (KIP-430)."""
+
+WRITE = 4
+NOT_TOLD = -(2**31)
+
+
+async def unwritable_topics(cluster: Cluster, topics: Iterable[str]) -> frozenset[str]:
+    """The topics that this user may see but not write. Raises RetriesExhausted or UnsupportedVersion."""
+    fields = {
+        "topics": [{"name": name} for name in sorted(set(topics))],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+    }
+    request = ApiRequest(requests.METADATA, fields, version_min=OPERATIONS_VERSION)
+    answer = await ask_any(cluster, request, lambda _: ErrorCode.none, "asking what is allowed")
+    return frozenset(str(topic.name) for topic in answer.topics if _is_told_not_to(topic.topic_authorized_operations))
+
+
+def _is_told_not_to(operations: int) -> bool:
+    return operations != NOT_TOLD and not operations >> WRITE & 1

@@ -9,15 +9,13 @@ from datetime import timedelta
 from itertools import islice
 from typing import NamedTuple
 
-from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.client.consumer.fetching import Fetches, FetchSettings
 from oncelog.client.consumer.lag import count_records
-from oncelog.client.consumer.offset_reset import OffsetReset, find_offsets, reset_offsets
-from oncelog.client.consumer.readings import FetchedBatches
+from oncelog.client.consumer.offsets import OffsetReset, find_offsets, reset_offsets
+from oncelog.client.consumer.readings import FetchedBatches, visible_batches
 from oncelog.client.errors import CorruptRecords, IllegalState, LogTruncated, NoOffset, OffsetOutOfRange
-from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.flows import Now, Wait
+from oncelog.client.net.flows import Beside, Now, Wait
 from oncelog.client.values import OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.records import ControlType, TimestampType, decode_batch, read_control
 from oncelog.wire import WireError
@@ -136,7 +134,7 @@ class ConsumerCore:
     async def poll(self, timeout_ms: float, records_max: int) -> list[ConsumedRecord]:
         """Records as soon as there are any, at most so many; none when none came in time.
 
-        The caller calls `settle` when it has them, or `take_back` where it is interrupted.
+        The caller calls `mark_received` when it has them, or `take_back` where it is interrupted.
         Raises OffsetOutOfRange, NoOffset, BrokerRefused or RetriesExhausted, and what `_prepare` raises.
         """
         if records_max < 1:
@@ -155,7 +153,7 @@ class ConsumerCore:
             now_ms = await Now()
             is_over = now_ms >= until_ms
 
-    def settle(self) -> None:
+    def mark_received(self) -> None:
         """The caller has what `poll` has taken."""
         self._taken_from = {}
 
@@ -169,10 +167,10 @@ class ConsumerCore:
         self._taken_from = {}
 
     async def _prepare(self, now_ms: float) -> None:
-        """What is to be seen to before records are handed out: nothing, for who is no member of a group."""
+        """Do what is due before records are handed out. A consumer without a group has nothing to do."""
 
     def _has_prospects(self) -> bool:
-        """Whether there is anything to wait for."""
+        """True while a partition may bring records."""
         return bool(self._positions)
 
     def _wait_ms_max(self) -> float:

@@ -1,6 +1,6 @@
 """Reading partitions as raw record batches, one request ahead of the caller.
 
-Each leader has one request on its way at a time, for every partition that is to be read there; the next one leaves as
+Each leader has one request in flight at a time, for every partition that is to be read there; the next one leaves as
 soon as an answer is in, before the caller has seen it. Two at once would not help: a broker answers a connection in
 order, so a request behind one that waits for new records would wait with it.
 """
@@ -27,8 +27,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import ConnectionUse, Now, PendingRequest, Send, Wait
-from oncelog.client.net.leader_search import LeaderSearch
-from oncelog.client.net.leaders import by_leader
+from oncelog.client.net.leaders import LeaderSearch, by_leader
 from oncelog.client.net.rights import refused
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import Address, IsolationLevel, TopicPartition
@@ -58,15 +57,15 @@ class FetchSettings:
 
 
 class Fetches:
-    """The partitions being read, the requests on their way, and the answers nobody has taken yet.
+    """The partitions being read, the requests in flight, and the answers that were not taken yet.
 
     A partition that cannot be read, or whose leader is not found, is tried again while the others are read.
     """
 
-    def __init__(self, cluster: Cluster, settings: FetchSettings, lane: ConnectionUse = ConnectionUse.FETCHES) -> None:
+    def __init__(self, cluster: Cluster, settings: FetchSettings, use: ConnectionUse = ConnectionUse.FETCHES) -> None:
         self._cluster = cluster
         self._settings = settings
-        self._lane = lane
+        self._lane = use
         self._search = LeaderSearch(cluster, create=False)
         self._errors: deque[tuple[TopicPartition | None, ClientError]] = deque()
         self._paused: set[TopicPartition] = set()
@@ -98,14 +97,14 @@ class Fetches:
             self._readings[partition] = reading
 
     def pause(self, partition: TopicPartition) -> None:
-        """Ask for no more of a partition until `resume`; what is on its way is kept."""
+        """Ask for no more of a partition until `resume`; an answer to a request in flight is kept."""
         self._paused.add(partition)
 
     def resume(self, partition: TopicPartition) -> None:
         self._paused.discard(partition)
 
     def is_reading_at(self, partition: TopicPartition, offset: int, end_offset: int | None) -> bool:
-        """Whether the next answer, on its way or here already, goes on at `offset`."""
+        """True if the next answer, in flight or received, begins at `offset`."""
         reading = self._readings.get(partition)
         if reading is None:
             return False
@@ -115,7 +114,7 @@ class Fetches:
     async def next(
         self, timeout_ms: float, *, until_woken: bool = False, beside: Iterable[PendingRequest] = ()
     ) -> deque[FetchedBatches]:
-        """What the next answer has, partitions without new records included; nothing if none comes in time.
+        """The next answer, partitions without new records included; empty if none comes in time.
 
         With `until_woken`, nothing also when a wake-up came first, or one of the awaited `beside` is done. Raises
         OffsetOutOfRange or BrokerRefused for one partition that cannot be read, and goes on with the others when it is called
@@ -213,7 +212,7 @@ class Fetches:
         return any(tp not in self._paused and not reading.is_at_its_end for tp, reading in self._readings.items())
 
     def _wanted(self, left_out: Collection[TopicPartition]) -> list[TopicPartition]:
-        """What to ask for, now or later: read, not at its end, and not asked for already."""
+        """The partitions to fetch, now or later: read, not at their end, and not in flight."""
         asked = {partition for one in self._unanswered.values() for partition in one.positions}
         return [
             partition
@@ -370,7 +369,7 @@ class Fetches:
         await reading.fail(out_of_range, self._cluster.settings.retry)
 
     def _is_another_topic(self, partition: TopicPartition) -> bool:
-        """Whether the partition is one of another topic than the one that was read, where both are known."""
+        """True if the topic was deleted and made again since the last read, where both ids are known."""
         read, present = self._readings[partition].topic_id, self._cluster.topic_id(partition)
         return read is not None and present is not None and read != present
 

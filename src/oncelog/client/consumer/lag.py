@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from oncelog.client.consumer.committed_batches import visible_batches
 from oncelog.client.consumer.fetching import Fetches, FetchSettings
 from oncelog.client.consumer.offsets import list_offsets
-from oncelog.client.consumer.readings import FetchedBatches
+from oncelog.client.consumer.readings import FetchedBatches, visible_batches
 from oncelog.client.errors import CorruptRecords, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import ConnectionUse

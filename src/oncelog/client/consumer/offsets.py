@@ -1,13 +1,16 @@
-"""Offsets: of the log, and those that groups have committed."""
+"""Offsets of logs, committed offsets of groups, and the offset at which a consumer without one begins."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import timedelta
+from typing import Any, TypeAlias
 
 from oncelog.client import requests
+from oncelog.client.errors import ClientError
 from oncelog.client.net.cluster import Cluster, CoordinatorKind, ask_coordinator
+from oncelog.client.net.flows import WallClock
 from oncelog.client.net.leaders import ask_leaders, by_topic
 from oncelog.client.net.retry import Retries
 from oncelog.client.requests import ApiRequest
@@ -102,7 +105,7 @@ async def committed_offsets(
     require_stable: bool,
     arrived: Callable[[Mapping[TopicPartition, OffsetAndMetadata | None]], None] | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What a group has committed, of some partitions or of all. A partition without an offset is not in the answer.
+    """The committed offsets of a group, for some partitions or for all. A partition without one is left out.
 
     With `require_stable`, waits until no open transaction has an offset of the group pending. `arrived` gets, of every
     answer, the partitions without an error: it does not wait for the others. Raises BrokerRefused or RetriesExhausted.
@@ -216,3 +219,66 @@ def first_partition_error(message: Any) -> ErrorCode:
 def _fetched_error(message: Any) -> ErrorCode:
     whole: ErrorCode = getattr(message, "error_code", ErrorCode.none)
     return whole if whole is not ErrorCode.none else first_partition_error(message)
+
+
+OffsetReset: TypeAlias = OffsetSpec | timedelta | None
+"""The start, the end, so long ago, or nowhere: that is an error."""
+
+
+def parse_reset(value: str | timedelta) -> OffsetReset:
+    """Read "earliest", "latest", "none" or how long ago. Raises ValueError."""
+    if isinstance(value, timedelta):
+        if value < timedelta(0):
+            raise ValueError(f"auto_offset_reset is {value}: the time since when must not be negative")
+        return value
+    names: dict[str, OffsetReset] = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "none": None}
+    if value not in names:
+        raise ValueError(f"auto_offset_reset is {value!r}: earliest, latest, none or a timedelta is allowed")
+    return names[value]
+
+
+Placed = Callable[[Mapping[TopicPartition, int]], None]
+"""Told of each partition's offset as soon as its leader has said it."""
+
+
+async def reset_offsets(
+    cluster: Cluster,
+    partitions: Iterable[TopicPartition],
+    reset: OffsetSpec | timedelta,
+    isolation_level: IsolationLevel,
+    placed: Placed,
+) -> None:
+    """Raises BrokerRefused or RetriesExhausted."""
+    since: int = int(reset) if isinstance(reset, OffsetSpec) else 0
+    if isinstance(reset, timedelta):
+        now_ms = await WallClock()
+        since = max(0, now_ms - int(reset.total_seconds() * 1000))
+    await find_offsets(cluster, dict.fromkeys(partitions, since), isolation_level, placed)
+
+
+async def find_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation_level: IsolationLevel, placed: Placed
+) -> None:
+    """The offset of each time in ms or OffsetSpec; the end, where no record is as late.
+
+    Raises BrokerRefused or RetriesExhausted.
+    """
+    late: set[TopicPartition] = set()
+
+    def take(answers: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
+        found = {partition: answer.offset for partition, answer in answers.items() if answer.offset >= 0}
+        late.update(answers.keys() - found.keys())
+        placed(found)
+
+    def take_end(answers: Mapping[TopicPartition, OffsetAndTimestamp]) -> None:
+        placed({partition: answer.offset for partition, answer in answers.items()})
+
+    error: ClientError | None = None
+    try:
+        await list_offsets(cluster, wanted, isolation_level, take)
+    except ClientError as one_of_them:
+        error = one_of_them
+    if late:
+        await list_offsets(cluster, dict.fromkeys(late, OffsetSpec.LATEST), isolation_level, take_end)
+    if error is not None:
+        raise error

@@ -1,18 +1,109 @@
-"""Which member of a group reads which partition, worked out by the leader of a group of the classic protocol.
+"""Assignors: the leader of a group of the classic protocol assigns partitions to members with one of them.
 
 Every partition of a topic that somebody subscribes to goes to exactly one of its subscribers, but for one case: what the
 cooperative assignor moves goes to nobody in this round, so that its old owner gives it up before the new one gets it.
 Members with an instance id come first, so that they keep their place over restarts.
+
+Members send one another their subscriptions and assignments through the broker. Both begin with an int16 version. A reader
+takes what it knows and leaves the rest: newer versions only add at the end.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
 from itertools import chain
+from typing import Any
 
-from oncelog.client.groups.subscription import MemberSubscription
+from typing_extensions import Buffer
+
+from oncelog.client.net.leaders import by_topic
 from oncelog.client.values import TopicPartition
+from oncelog.wire import WireError, decode, encode, load_module
+
+PROTOCOL_TYPE = "consumer"
+VERSION_MAX = 3
+GENERATION_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSubscription:
+    """The topics that a member subscribes to, and the partitions that it held in the generation it names."""
+
+    topics: frozenset[str]
+    owned: frozenset[TopicPartition] = frozenset()
+    generation_id: int = -1
+    group_instance_id: str | None = None
+
+
+def encode_subscription(subscription: MemberSubscription) -> bytes:
+    kind = _message("subscription", VERSION_MAX)
+    return _encode(
+        kind.ConsumerProtocolSubscription(
+            topics=tuple(sorted(subscription.topics)),
+            user_data=None,
+            owned_partitions=_topics(kind, subscription.owned),
+            generation_id=subscription.generation_id,
+            rack_id=None,
+        )
+    )
+
+
+def decode_subscription(data: Buffer, group_instance_id: str | None) -> MemberSubscription:
+    """Raises WireError for bytes that are no subscription."""
+    message = _decode("subscription", data)
+    return MemberSubscription(
+        topics=frozenset(message.topics),
+        owned=_partitions(getattr(message, "owned_partitions", ())),
+        generation_id=int(getattr(message, "generation_id", -1)),
+        group_instance_id=group_instance_id,
+    )
+
+
+def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
+    kind = _message("assignment", VERSION_MAX)
+    return _encode(
+        kind.ConsumerProtocolAssignment(assigned_partitions=_topics(kind, partitions), user_data=None),
+    )
+
+
+def decode_assignment(data: Buffer) -> frozenset[TopicPartition]:
+    """The partitions of an assignment; none for a member that was given no bytes. Raises WireError."""
+    if not len(memoryview(data)):
+        return frozenset()
+    return _partitions(_decode("assignment", data).assigned_partitions)
+
+
+@cache
+def _message(name: str, version: int) -> Any:
+    return load_module(f"kio.schema.consumer_protocol_{name}.v{version}.data")
+
+
+def _encode(message: Any) -> bytes:
+    version = int(type(message).__version__)
+    return version.to_bytes(2, "big") + b"".join(bytes(chunk) for chunk in encode(message))
+
+
+def _decode(name: str, data: Buffer) -> Any:
+    version = int.from_bytes(memoryview(data)[:2], "big", signed=True)
+    if version < 0:
+        raise WireError(f"a consumer's {name} of version {version}")
+    kind = getattr(_message(name, min(version, VERSION_MAX)), f"ConsumerProtocol{name.capitalize()}")
+    return decode(kind, data, 2)[0]
+
+
+def _topics(kind: Any, partitions: Iterable[TopicPartition]) -> tuple[Any, ...]:
+    return tuple(
+        kind.TopicPartition(topic=topic, partitions=tuple(item.partition for item in items))
+        for topic, items in by_topic(partitions).items()
+    )
+
+
+def _partitions(topics: Iterable[Any]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(str(topic.topic), int(number)) for topic in topics for number in topic.partitions)
+
 
 Members = Mapping[str, MemberSubscription]
 Counts = Mapping[str, int]
@@ -41,7 +132,7 @@ def assign_round_robin(members: Members, counts: Counts) -> Assignment:
     given: dict[str, set[TopicPartition]] = {member: set() for member in members}
     order = _in_order(members)
     turn = 0
-    for partition in _partitions(members, counts):
+    for partition in _all_partitions(members, counts):
         while partition.topic not in members[order[turn % len(order)]].topics:
             turn += 1
         given[order[turn % len(order)]].add(partition)
@@ -76,7 +167,7 @@ def _in_order(members: Members) -> list[str]:
     return sorted(members, key=place)
 
 
-def _partitions(members: Members, counts: Counts) -> list[TopicPartition]:
+def _all_partitions(members: Members, counts: Counts) -> list[TopicPartition]:
     wanted = {topic for subscription in members.values() for topic in subscription.topics}
     return [
         TopicPartition(topic, number) for topic in sorted(wanted & counts.keys()) for number in range(counts[topic])
@@ -84,7 +175,7 @@ def _partitions(members: Members, counts: Counts) -> list[TopicPartition]:
 
 
 def _owners(members: Members, counts: Counts) -> dict[TopicPartition, str]:
-    """Who holds what. Of several who claim a partition, the one of the newest generation does; of two of those, nobody."""
+    """The owner of each partition. The newest generation decides between claims; two claims of one generation cancel each other."""
     claims: dict[TopicPartition, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
     for member, subscription in members.items():
         for partition in subscription.owned:
@@ -102,7 +193,7 @@ def _balanced(
     readers = {topic: tuple(member for member in order if topic in members[member].topics) for topic in counts}
     balance = _Balance(order, readers)
     homeless: list[TopicPartition] = []
-    for partition in _partitions(members, counts):
+    for partition in _all_partitions(members, counts):
         if partition in owners:
             balance.give(owners[partition], partition)
         else:
@@ -116,7 +207,7 @@ def _balanced(
 
 
 class _Balance:
-    """Who has what, each member's partitions by who else could read them; what came last is moved first."""
+    """The partitions of each member, by the members that could read them. The last one assigned is moved first."""
 
     def __init__(self, members: Iterable[str], readers: Mapping[str, tuple[str, ...]]) -> None:
         self._readers = readers

@@ -14,10 +14,9 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.errors import ClientError, MemberFenced
-from oncelog.client.groups.assignors import ASSIGNORS, COOPERATIVE
-from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NO_GENERATION, MemberBase
-from oncelog.client.groups.settings import GroupSettings
-from oncelog.client.groups.subscription import (
+from oncelog.client.groups.assignors import (
+    ASSIGNORS,
+    COOPERATIVE,
     PROTOCOL_TYPE,
     MemberSubscription,
     decode_assignment,
@@ -25,6 +24,8 @@ from oncelog.client.groups.subscription import (
     encode_assignment,
     encode_subscription,
 )
+from oncelog.client.groups.membership import LEAVE_TIMEOUT_MS, NO_GENERATION, MemberBase
+from oncelog.client.groups.settings import GroupSettings
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import ConnectionUse, Now, PendingRequest, Wait
 from oncelog.client.net.rights import refused
@@ -61,7 +62,7 @@ class ClassicMember(MemberBase):
             self._settings.group_id, self._generation_id, self._member_id, self._settings.group_instance_id
         )
 
-    async def pump(self) -> None:
+    async def run(self) -> None:
         try:
             while not self._is_stopping:
                 if not self._is_wanted:
@@ -79,7 +80,7 @@ class ClassicMember(MemberBase):
             self._changed()
 
     def _has_settled(self) -> bool:
-        """Whether nothing asks for a new generation."""
+        """True while nothing asks for a new generation."""
         return not self._reason
 
     async def _rebalance(self) -> bool:
@@ -87,13 +88,13 @@ class ClassicMember(MemberBase):
         if self._generation_id != NO_GENERATION and not self._is_cooperative:
             self.handover.revoke(self.handover.will_hold)
         self._changed()
-        await self._live_while(lambda: not self.handover.is_settled)
+        await self._live_while(lambda: not self.handover.is_complete)
         # Who finds a new topic before a rebalance starts none after it.
         self._compared_ms = float("-inf")
         now_ms = await Now()
         await self._compare_when_due(now_ms)
         topics = self._topics
-        if topics is None or not self._is_wanted or not self.handover.is_settled:
+        if topics is None or not self._is_wanted or not self.handover.is_complete:
             return False
         joined = await self._join(topics)
         if joined is None:
@@ -201,7 +202,7 @@ class ClassicMember(MemberBase):
         self._changed()
 
     async def _lead(self, joined: Any) -> dict[str, bytes]:
-        """What everybody is to read. Topics of which nothing is known are nobody's until they are there."""
+        """The assignments of all members. Topics of which nothing is known are assigned once they are there."""
         members: dict[str, MemberSubscription] = {}
         for member in joined.members:
             try:

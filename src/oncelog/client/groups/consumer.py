@@ -9,8 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 from oncelog.client.consumer.core import ConsumerCore
 from oncelog.client.consumer.fetching import FetchSettings
-from oncelog.client.consumer.offset_reset import OffsetReset, reset_offsets
-from oncelog.client.consumer.offsets import commit_offsets, commit_request, committed_offsets, first_partition_error
+from oncelog.client.consumer.offsets import (
+    OffsetReset,
+    commit_offsets,
+    commit_request,
+    committed_offsets,
+    first_partition_error,
+    reset_offsets,
+)
 from oncelog.client.errors import (
     STALE_COORDINATOR,
     BrokerRefused,
@@ -23,14 +29,13 @@ from oncelog.client.errors import (
     RetriesExhausted,
 )
 from oncelog.client.groups.classic import ClassicMember
+from oncelog.client.groups.consumer_protocol import ConsumerProtocolMember
 from oncelog.client.groups.handover import Demand, DemandKind
 from oncelog.client.groups.membership import Membership
-from oncelog.client.groups.reconciling import ReconcilingMember
 from oncelog.client.groups.settings import Callbacks, GroupProtocol, GroupSettings
 from oncelog.client.groups.wanted_topics import NO_TOPICS, TopicPattern, wanted_topics
-from oncelog.client.net.beside import Beside
 from oncelog.client.net.cluster import Cluster, CoordinatorKind
-from oncelog.client.net.flows import Call, Flow, PendingRequest, Send, Wait
+from oncelog.client.net.flows import Beside, Callback, Flow, PendingRequest, Send, Wait
 from oncelog.client.values import Address, GroupMetadata, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -59,7 +64,7 @@ class GroupConsumer(ConsumerCore):
         include_control: bool,
         auto_commit_interval_ms: float | None,
         wake_poll: Callable[[], None],
-        wake_pump: Callable[[], None],
+        wake_member: Callable[[], None],
         new_member_id: str,
     ) -> None:
         """`new_member_id` is one that nobody else has."""
@@ -68,10 +73,10 @@ class GroupConsumer(ConsumerCore):
         if group.protocol is GroupProtocol.CLASSIC:
             self.member = ClassicMember(cluster, group, wake_poll)
         else:
-            self.member = ReconcilingMember(cluster, group, wake_poll, new_member_id)
+            self.member = ConsumerProtocolMember(cluster, group, wake_poll, new_member_id)
         self._group = group
         self._auto_commit_interval_ms = auto_commit_interval_ms
-        self._wake_pump = wake_pump
+        self._wake_member = wake_member
         self._callbacks = Callbacks()
         self._is_subscribed = False
         self._unplaced: set[TopicPartition] = set()
@@ -94,7 +99,7 @@ class GroupConsumer(ConsumerCore):
         self._callbacks = callbacks
         self._is_subscribed = True
         self.member.follow(wanted)
-        self._wake_pump()
+        self._wake_member()
 
     async def unsubscribe(self) -> None:
         """Give up everything and leave the group. Raises what the callbacks raise."""
@@ -105,19 +110,19 @@ class GroupConsumer(ConsumerCore):
                 self._drop(self.assignment)
             self._is_subscribed = False
             self.member.follow(NO_TOPICS)
-            self._wake_pump()
+            self._wake_member()
 
     async def end(self) -> None:
-        """Give up everything, and have the pump leave the group and end. Raises what the callbacks raise."""
+        """Give up everything, and have the member leave the group and end. Raises what the callbacks raise."""
         try:
             await self._give_up()
         finally:
             self.stop()
 
     def stop(self) -> None:
-        """Have the pump leave the group and end."""
+        """Have the member leave the group and end."""
         self.member.stop()
-        self._wake_pump()
+        self._wake_member()
 
     async def assign(self, wanted: Mapping[TopicPartition, int]) -> None:
         if self._is_subscribed:
@@ -125,7 +130,7 @@ class GroupConsumer(ConsumerCore):
         await super().assign(wanted)
 
     def metadata(self) -> GroupMetadata:
-        """Who commits. Raises CommitFailed for a subscriber that is no member."""
+        """The identity to commit with. Raises CommitFailed for a subscriber that is no member."""
         if not self._is_subscribed:
             return GroupMetadata(self._group.group_id)
         identity = self.member.identity
@@ -157,7 +162,7 @@ class GroupConsumer(ConsumerCore):
                 return
 
     async def committed(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed; a partition without an offset is left out.
+        """The committed offsets of the group; a partition without one is left out.
 
         Raises BrokerRefused or RetriesExhausted.
         """
@@ -179,7 +184,7 @@ class GroupConsumer(ConsumerCore):
     async def _prepare(self, now_ms: float) -> None:
         if self._is_subscribed:
             if self.member.polled(now_ms):
-                self._wake_pump()
+                self._wake_member()
             while (demand := self.member.handover.take()) is not None:
                 await self._carry_out(demand)
             self.member.check(now_ms)
@@ -197,24 +202,24 @@ class GroupConsumer(ConsumerCore):
 
     async def _carry_out(self, demand: Demand) -> None:
         """Tell the user. What they raise comes out of `poll`, and the demand is carried out all the same."""
-        told = None
+        callback = None
         match demand.kind:
             case DemandKind.ASSIGN:
                 self._unplaced |= demand.partitions
-                told = self._callbacks.given(demand.partitions)
+                callback = self._callbacks.given(demand.partitions)
             case DemandKind.REVOKE:
                 await self._commit_at_last()
-                told = self._callbacks.taken(demand.partitions)
+                callback = self._callbacks.taken(demand.partitions)
             case DemandKind.LOSE:
-                told = self._callbacks.lost(demand.partitions)
+                callback = self._callbacks.lost(demand.partitions)
         try:
-            if told is not None and demand.partitions:
-                await Call(told)
+            if callback is not None and demand.partitions:
+                await Callback(callback)
         finally:
             if demand.kind is not DemandKind.ASSIGN:
                 self._drop(demand.partitions)
             self.member.handover.carried_out(demand)
-            self._wake_pump()
+            self._wake_member()
 
     async def _give_up(self) -> None:
         if not self._is_subscribed:
@@ -238,7 +243,7 @@ class GroupConsumer(ConsumerCore):
     def take_back(self) -> None:
         super().take_back()
         self._placing.clear()
-        self._wake_pump()
+        self._wake_member()
 
     def _unplace(self, partition: TopicPartition) -> None:
         is_paused = partition in self._paused
@@ -321,7 +326,7 @@ class GroupConsumer(ConsumerCore):
             self._searches.append(self._coordinator_search)
 
     async def _is_commit_on_its_way(self, now_ms: float) -> bool:
-        """Whether an answer is still to come. One that is here may say that the next commit is to go elsewhere."""
+        """True while a commit is unanswered. An answer may say that the next commit goes to another coordinator."""
         pending = self._commit_in_passing
         if pending is None:
             return False
@@ -363,7 +368,7 @@ class GroupConsumer(ConsumerCore):
 
 
 def _says_nothing_of_the_group(pending: PendingRequest) -> bool:
-    """Whether the answer to a commit did not come, or came from a broker that does not coordinate."""
+    """True if a commit was not answered, or was answered by a broker that is not the coordinator."""
     try:
         return first_partition_error(pending.result()) in STALE_COORDINATOR
     except ClientError as error:

@@ -1,7 +1,7 @@
-"""Partitions on their way from a member of a group to the code that reads them, and back.
+"""Handover of partitions from a member of a group to the code that reads them, and back.
 
 A member learns in the background what it is to take or to give up. The user learns it from `poll`, on their own thread,
-and until they have been told they go on with what they hold. Demands are carried out one by one, in order.
+and goes on with the partitions that it holds until then. Demands are carried out one by one, in order.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Demand:
 
 
 class Handover:
-    """What the user holds, and the demands that they have not been told of."""
+    """The partitions that the user holds, and the demands that are not carried out yet."""
 
     def __init__(self) -> None:
         self.held: frozenset[TopicPartition] = frozenset()
@@ -36,13 +36,13 @@ class Handover:
         self._is_losing = False
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the user has been told everything."""
+    def is_complete(self) -> bool:
+        """True when every demand is carried out."""
         return not self._waiting and self._at_work is None and not self._is_losing
 
     @property
     def will_hold(self) -> frozenset[TopicPartition]:
-        """What the user holds once every demand is carried out."""
+        """The partitions that the user holds once every demand is carried out."""
         held = frozenset() if self._is_losing else self.held
         for demand in self._waiting:
             held = _after(held, demand)
@@ -55,17 +55,17 @@ class Handover:
         self._add(DemandKind.REVOKE, frozenset(partitions))
 
     def give_up(self) -> None:
-        """Everything is to be given up, and what was still to be told is void."""
+        """Demand that everything is given up, in place of the demands that wait."""
         self._waiting.clear()
         self.revoke(self.held)
 
     def lose(self) -> None:
-        """Everything is somebody else's: what was still to be told is void."""
+        """Demand that everything counts as lost, in place of the demands that wait."""
         self._waiting.clear()
         self._is_losing = bool(self.held) or self._at_work is not None
 
     def take(self) -> Demand | None:
-        """What to tell the user now, if anything; `carried_out` comes next."""
+        """The next demand to carry out, if there is one; `carried_out` comes next."""
         if self._is_losing:
             self._at_work = Demand(DemandKind.LOSE, self.held)
         else:
@@ -73,7 +73,7 @@ class Handover:
         return self._at_work
 
     def carried_out(self, demand: Demand) -> None:
-        """The user has been told. A loss that came meanwhile takes what they hold now."""
+        """The user's callback has returned. A loss that came meanwhile takes what is held now."""
         assert demand is self._at_work, "demands are carried out one by one"
         self._at_work = None
         self.held = _after(self.held, demand)

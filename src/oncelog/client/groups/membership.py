@@ -1,8 +1,8 @@
-"""What a member of a group is to the code that reads, whichever protocol it speaks with the coordinator.
+"""A member of a group, as the code that reads sees it, for both protocols.
 
-Two flows share it: `pump` runs in the background for as long as the consumer lives and speaks with the coordinator,
-so that heartbeats go on while the user computes; and `poll` carries out, on the user's thread, what the pump demands. A
-face runs both, and sees to it that their code never runs at the same moment.
+Two flows share it: `run` runs in the background for as long as the consumer lives and speaks with the coordinator,
+so that heartbeats go on while the user computes; and `poll` carries out, on the user's thread, what the first demands. The
+asyncio and the blocking consumer run both, and keep their code from running at the same moment.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ NO_GENERATION = -1
 
 
 class Membership(Protocol):
-    """A member of a group. Everything but `pump` is called by the code that reads."""
+    """A member of a group. Everything but `run` is called by the code that reads."""
 
     handover: Handover
     commit_version_min: int
 
     @property
     def identity(self) -> GroupMetadata | None:
-        """Who commits for the group; None while this consumer is no member, or is not told yet that it lost everything."""
+        """The identity to commit with; None without a membership, and until `poll` has reported the loss of one."""
         ...
 
     def follow(self, wanted: WantedTopics) -> None:
@@ -52,7 +52,7 @@ class Membership(Protocol):
         ...
 
     def polled(self, now_ms: float) -> bool:
-        """The user is there; say whether `pump` is to be woken."""
+        """The user is there; True if `run` is to be woken."""
         ...
 
     def check(self, now_ms: float) -> None:
@@ -60,24 +60,24 @@ class Membership(Protocol):
         ...
 
     def stop(self) -> None:
-        """Leave the group and have `pump` end."""
+        """Leave the group and end `run`."""
         ...
 
-    def pump(self) -> Flow[None]:
+    def run(self) -> Flow[None]:
         """Be a member, until `stop` was called."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Trouble:
-    """Why nothing came of the last tries, and since when."""
+class _LastError:
+    """The last error, and when the first of its row came."""
 
     since_ms: float
     cause: ClientError
 
 
 class MemberBase:
-    """What both protocols have in common: when to leave, whom to ask, and what the user must hear of."""
+    """The common part of both protocols: when to leave, the requests to the coordinator, and the errors for the user."""
 
     def __init__(self, cluster: Cluster, settings: GroupSettings, changed: Callable[[], None]) -> None:
         """`changed` is called when `poll` has something to look at."""
@@ -94,7 +94,7 @@ class MemberBase:
         self._overdue = False
         self._failure: ClientError | None = None
         self._has_ended = False
-        self._last_error: _Trouble | None = None
+        self._last_error: _LastError | None = None
         self._is_kept_waiting = False
         self._failures = 0
         self._refreshed_ms = float("-inf")
@@ -133,12 +133,12 @@ class MemberBase:
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether there is a reason to be a member: topics, and somebody who polls."""
+        """True if there is a reason to be a member: topics, and a user who polls."""
         is_excused = self._is_stopping or self._is_to_leave or self._overdue
         return bool(self._wanted) and self._polled_ms is not None and not is_excused
 
     def _note_absence(self, now_ms: float) -> None:
-        """Who does not poll for too long reads nothing: others shall have the partitions (KIP-62)."""
+        """Leave the group where the user has not polled for too long: others get the partitions (KIP-62)."""
         assert self._polled_ms is not None, "the first poll starts the membership"
         if now_ms - self._polled_ms > self._settings.max_poll_interval_ms:
             self._overdue = True
@@ -162,16 +162,16 @@ class MemberBase:
         return await self._answer(pending)
 
     async def _send(
-        self, request: ApiRequest, lane: ConnectionUse, timeout_ms: float | None = None
+        self, request: ApiRequest, use: ConnectionUse, timeout_ms: float | None = None
     ) -> PendingRequest | None:
-        """A request on its way to the coordinator; None when that is not found."""
+        """Send a request to the coordinator; None when that is not found."""
         retries = await self._cluster.retries(COORDINATOR_SEARCH_MS)
         try:
             address = await self._cluster.coordinator(CoordinatorKind.GROUP, self._settings.group_id, retries)
         except RetriesExhausted as error:
-            await self._have_trouble(error)
+            await self._note_error(error)
             return None
-        pending = await Send(address, request, timeout_ms, lane)
+        pending = await Send(address, request, timeout_ms, use)
         return pending
 
     async def _answer(self, pending: PendingRequest) -> Any | None:
@@ -180,13 +180,13 @@ class MemberBase:
             message = pending.result()
         except ConnectionLost as lost:
             self._forget_coordinator()
-            await self._have_trouble(lost)
+            await self._note_error(lost)
             return None
         error: ErrorCode = message.error_code
         if error in RETRIABLE:
             if error in STALE_COORDINATOR:
                 self._forget_coordinator()
-            await self._have_trouble(broker_refusal(error, pending.request.api.name))
+            await self._note_error(broker_refusal(error, pending.request.api.name))
             return None
         self._last_error = None
         self._failures = 0
@@ -195,10 +195,10 @@ class MemberBase:
     def _forget_coordinator(self) -> None:
         self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._settings.group_id)
 
-    async def _have_trouble(self, cause: ClientError) -> None:
+    async def _note_error(self, cause: ClientError) -> None:
         now_ms = await Now()
         since_ms = now_ms if self._last_error is None else self._last_error.since_ms
-        self._last_error = _Trouble(since_ms, cause)
+        self._last_error = _LastError(since_ms, cause)
         self._changed()
         self._failures += 1
         await Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
@@ -219,7 +219,7 @@ class MemberBase:
         try:
             await refresh(self._cluster, topics)
         except RetriesExhausted as error:
-            await self._have_trouble(error)
+            await self._note_error(error)
         return True
 
     @property
@@ -237,7 +237,7 @@ class MemberBase:
             there = await existing_topics(self._cluster, self._matched or ())
         except RetriesExhausted as error:
             self._compared_ms = float("-inf")
-            await self._have_trouble(error)
+            await self._note_error(error)
             return
         if wanted is self._wanted:
             self._matched = wanted.matching(there, exclude_internal=self._settings.exclude_internal_topics)

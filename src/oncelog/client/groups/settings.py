@@ -1,4 +1,4 @@
-"""What a member of a group is told when it is made."""
+"""The settings of a member of a group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OnPartitions = Callable[[frozenset[TopicPartition]], object]
 
 
 class GroupProtocol(Enum):
-    """Who works out the assignment: the members (classic) or the broker (consumer, KIP-848)."""
+    """The protocol of a group: the members assign (classic), or the broker does (consumer, KIP-848)."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -96,9 +96,9 @@ class Callbacks:
         return None if self.on_revoked is None else _bound(self.on_revoked, partitions)
 
     def lost(self, partitions: frozenset[TopicPartition]) -> Callable[[], object] | None:
-        """What was lost counts as revoked where there is no code for the difference."""
-        told = self.on_lost or self.on_revoked
-        return None if told is None else _bound(told, partitions)
+        """The callback for lost partitions: `on_revoked` where there is no `on_lost`."""
+        callback = self.on_lost or self.on_revoked
+        return None if callback is None else _bound(callback, partitions)
 
 
 def _bound(function: OnPartitions, partitions: frozenset[TopicPartition]) -> Callable[[], object]:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from oncelog.client.descriptions import TopicDescription
 from oncelog.client.groups.settings import GroupProtocol
-from oncelog.client.topic_values import TopicDescription
 from oncelog.wire.topic_names import name_problem
 
 

@@ -1,4 +1,4 @@
-"""What the client knows of the cluster: its nodes, who leads partitions, who coordinates groups and transactions.
+"""The client's view of the cluster: nodes, leaders of partitions, coordinators of groups and transactions.
 
 It also holds the two ways of asking that everything else is built from: ask any node, ask a coordinator.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.client import requests
+from oncelog.client.descriptions import PartitionDescription, TopicDescription
 from oncelog.client.errors import (
     RETRIABLE,
     STALE_COORDINATOR,
@@ -24,7 +25,6 @@ from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import refused
 from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import ApiRequest
-from oncelog.client.topic_values import PartitionDescription, TopicDescription
 from oncelog.client.values import Address, Node, TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
 from oncelog.wire.offered_versions import OfferedVersions
@@ -40,7 +40,7 @@ class CoordinatorKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Leader:
-    """Who leads a partition under which epoch, as a node has said. Epoch and topic id are not known of old brokers."""
+    """The leader of a partition and its epoch, as a node has said. Old brokers say neither epoch nor topic id."""
 
     node_id: int = -1
     epoch: int = -1
@@ -64,8 +64,8 @@ class Cluster:
         self._nodes_max = 0
         self.asked_ms: dict[str, float] = {}
         """When the metadata of a topic was last asked for."""
-        self.told_by: Address | None = None
-        """Who has said what was learned last."""
+        self.answered_by: Address | None = None
+        """The node that gave the last metadata."""
         self._doubted: Address | None = None
 
     async def retries(self, time_ms: float | None = None) -> Retries:
@@ -77,7 +77,7 @@ class Cluster:
         return min(await retries.left_ms(), self.settings.request_timeout_ms)
 
     def addresses(self) -> list[Address]:
-        """Where to ask something that any node can answer: the nodes known and the bootstrap servers, in turn.
+        """The nodes for a request that any of them can answer: those known, then the bootstrap servers, in turn.
 
         Last comes who did not answer, or said what was not so: a node that is parted from the others says the same for as
         long as that lasts.
@@ -87,7 +87,7 @@ class Cluster:
         return every[first:] + every[:first]
 
     async def least_loaded(self) -> list[Address]:
-        """The same, first the nodes at which the fewest requests are without an answer. Whoever is doubted stays last.
+        """The same, first the nodes with the fewest unanswered requests. The node that failed last stays last.
 
         Who asks one after the other, until all have denied something, asks in turn instead.
         """
@@ -96,12 +96,12 @@ class Cluster:
         return sorted(self.addresses(), key=lambda one: (one == self._doubted, one not in nodes, load[one]))
 
     def node_addresses(self) -> Sequence[Address]:
-        """Those that the nodes advertise."""
+        """The addresses that the nodes advertise."""
         return [Address(node.host, node.port) for node in self.nodes.values()]
 
     def believe(self, address: Address) -> None:
-        """What is learned now was said there."""
-        self.told_by = address
+        """Note that the node at this address gave the last metadata."""
+        self.answered_by = address
 
     def doubt(self, address: Address | None) -> None:
         """Ask another one next time."""
@@ -111,7 +111,7 @@ class Cluster:
     def denials_needed(self) -> int:
         """How many answers in a row have to say that something is not there.
 
-        The first node of a cluster that starts again names itself alone, and may have been told of nothing yet.
+        The first node of a cluster that starts again names itself alone, and may know of no topic yet.
         """
         return max(len(self.nodes), self._nodes_max, len(self.settings.bootstrap))
 
@@ -121,25 +121,25 @@ class Cluster:
 
     def ask_another(self) -> None:
         """Than the one that said what was learned last."""
-        self.doubt(self.told_by)
+        self.doubt(self.answered_by)
 
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._known_leader(partition).node_id)
         return None if node is None else Address(node.host, node.port)
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """The newest that was heard of, which a leader is to be asked with (KIP-320); -1 where none was."""
+        """The newest leader epoch known, to send with requests to the leader (KIP-320); -1 where none is."""
         return self._known_leader(partition).epoch
 
     def topic_id(self, partition: TopicPartition) -> UUID | None:
-        """Which topic of that name has the partition; None where that is not known."""
+        """The id of the partition's topic; None where it is not known."""
         return self._known_leader(partition).topic_id
 
     def _known_leader(self, partition: TopicPartition) -> _Leader:
         return self._leaders.get(partition, NO_LEADER)
 
     def forget_leader(self, partition: TopicPartition) -> None:
-        """Look for it again. Its epoch is kept: who still names an older one has not heard of an election."""
+        """Look for it again. Its epoch is kept: a node that names an older one does not know of the last election."""
         self._leaders[partition] = replace(self._known_leader(partition), node_id=-1)
         self.ask_another()
 
@@ -279,7 +279,7 @@ async def ask_coordinator(
 
 
 async def handshake(cluster: Cluster) -> OfferedVersions:
-    """What a node says of itself. Raises RetriesExhausted."""
+    """The versions and features that a node offers. Raises RetriesExhausted."""
     retries = await cluster.retries()
     cause: ClientError | None = None
     while True:

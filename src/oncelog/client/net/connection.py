@@ -83,7 +83,7 @@ class BrokerConnection:
     def send(self, pending: PendingRequest) -> list[Buffer]:
         """The frame of a request. Raises UnsupportedVersion.
 
-        A request that expects no answer is settled by whoever moves the bytes.
+        The transport completes a request that expects no answer.
         """
         pending.version = self._version(pending.request)
         frame = self._frame(pending.request.api, pending.version, pending.request.message(pending.version))
@@ -108,7 +108,7 @@ class BrokerConnection:
         return pending
 
     def lose(self, reason: str) -> None:
-        """Fail every request that is on its way."""
+        """Fail every request in flight."""
         in_flight, self.in_flight = self.in_flight, deque()
         for _, pending in in_flight:
             if not pending.is_done:  # a signal's handler may have raised when the answer was just taken in

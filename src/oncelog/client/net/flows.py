@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from oncelog.client.errors import ClientError, ConnectionLost
@@ -35,14 +36,14 @@ class RequestState(Enum):
 
 
 class PendingRequest:
-    """One request on its way. It is answered once, or fails once."""
+    """One request in flight. It is answered once, or fails once."""
 
-    __slots__ = ("_answer", "_error", "address", "deadline_ms", "lane", "on_done", "request", "state", "version")
+    __slots__ = ("_answer", "_error", "address", "deadline_ms", "on_done", "request", "state", "use", "version")
 
-    def __init__(self, address: Address, request: ApiRequest, lane: ConnectionUse = ConnectionUse.PROMPT) -> None:
+    def __init__(self, address: Address, request: ApiRequest, use: ConnectionUse = ConnectionUse.PROMPT) -> None:
         self.address = address
         self.request = request
-        self.lane = lane
+        self.use = use
         self.state = RequestState.WAITING
         self.version = -1
         self.deadline_ms = float("inf")
@@ -55,7 +56,7 @@ class PendingRequest:
         return self.state is not RequestState.WAITING
 
     def is_late(self, now_ms: float) -> bool:
-        """Whether its time is over without an answer. It fails when somebody waits for it the next time."""
+        """True if its time is over without an answer. The next wait for it makes it fail."""
         return self.state is RequestState.WAITING and now_ms >= self.deadline_ms
 
     def answer(self, message: Any) -> None:
@@ -102,7 +103,7 @@ class Send(Yielded[PendingRequest]):
     address: Address
     request: ApiRequest
     timeout_ms: float | None = None
-    lane: ConnectionUse = ConnectionUse.PROMPT
+    use: ConnectionUse = ConnectionUse.PROMPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +159,13 @@ class WallClock(Yielded[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Yielded[object]):
+class Callback(Yielded[object]):
     """Run the user's own code, awaited where it is to be. It may begin other flows of the same client."""
 
     function: Callable[[], object]
 
 
-Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | InFlight | WallClock | Call
+Effect: TypeAlias = Send | Wait | Sleep | Now | Draw | Handshake | InFlight | WallClock | Callback
 Flow: TypeAlias = Coroutine[Any, Any, T]
 
 
@@ -188,5 +189,65 @@ async def ask_all(asked: Iterable[tuple[Address, ApiRequest]], timeout_ms: float
 
 
 def was_sent(error: ClientError) -> bool:
-    """Whether a request that failed so may have been carried out."""
+    """True if a request that failed so may have been carried out."""
     return isinstance(error, ConnectionLost) and error.sent
+
+
+class Beside:
+    """Carries a flow on whenever `advance` is called, as far as it comes without waiting.
+
+    A wait meanwhile includes its `awaited` requests, and ends at `until_ms` at the latest.
+    """
+
+    def __init__(self, flow: Flow[None]) -> None:
+        self._flow = flow
+        self._resume: Callable[[], Effect] = partial(flow.send, None)
+        self._awaited: tuple[PendingRequest, ...] | None = None
+        self.until_ms = float("inf")
+
+    @property
+    def awaited(self) -> tuple[PendingRequest, ...]:
+        return self._awaited or ()
+
+    async def advance(self) -> bool:
+        """Say whether it has come to its end. Raises what it raises."""
+        while True:
+            if self._awaited is not None:
+                now_ms = await Now()
+                done = [pending for pending in self._awaited if pending.is_done]
+                if not done and now_ms < self.until_ms:
+                    return False
+                self._go_on(partial(self._flow.send, done))
+            try:
+                effect = self._resume()
+            except StopIteration:
+                return True
+            await self._perform(effect)
+
+    def close(self) -> None:
+        self._flow.close()
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Wait():
+                await self._wait(effect.awaited, effect.timeout_ms)
+            case Sleep():
+                pause_ms = await Draw(effect.low_ms, effect.high_ms)
+                await self._wait((), pause_ms)
+            case _:
+                try:
+                    value: object = await effect
+                except Exception as error:  # noqa: BLE001 - the flow decides what it means
+                    self._go_on(partial(self._flow.throw, error))
+                else:
+                    self._go_on(partial(self._flow.send, value))
+
+    async def _wait(self, awaited: tuple[PendingRequest, ...], timeout_ms: float | None) -> None:
+        now_ms = await Now()
+        self._awaited = awaited
+        self.until_ms = float("inf") if timeout_ms is None else now_ms + timeout_ms
+
+    def _go_on(self, resume: Callable[[], Effect]) -> None:
+        self._resume = resume
+        self._awaited = None
+        self.until_ms = float("inf")

@@ -1,17 +1,29 @@
-"""Asking the leaders of many partitions at once, again for those that moved."""
+"""Leaders of partitions: requests to many of them at once, and the search for those that moved.
+
+The search has one Metadata request under way, for all topics that are due. The next request goes to another node where one
+does not answer.
+"""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from oncelog.client.errors import RETRIABLE, STALE_METADATA, ClientError, ConnectionLost, RetriesExhausted
+from oncelog.client.descriptions import TopicDescription
+from oncelog.client.errors import (
+    RETRIABLE,
+    STALE_METADATA,
+    BrokerRefused,
+    ClientError,
+    ConnectionLost,
+    RetriesExhausted,
+)
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import PendingRequest, Send, Wait
-from oncelog.client.net.metadata import refresh, will_have_no_leader
-from oncelog.client.net.retry import Retries
-from oncelog.client.net.rights import refused
+from oncelog.client.net.metadata import ASKING, about_topics, metadata_error, refresh, will_have_no_leader
+from oncelog.client.net.retry import Backoff, Retries
+from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.requests import ApiRequest
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode
@@ -72,7 +84,7 @@ async def ask_leaders(
 
 
 class _Asking(Generic[T]):
-    """What is still to be asked, what was answered, and why the rest was not."""
+    """The partitions without an answer, the answers, and the errors."""
 
     def __init__(
         self, cluster: Cluster, missing: set[TopicPartition], read: Callable[[Any], Answers[T]], what: str
@@ -144,3 +156,107 @@ class _Asking(Generic[T]):
         exhausted = RetriesExhausted(f"{self._what}: {self._cause or 'no answer in time'}")
         exhausted.__cause__ = self._cause
         return exhausted
+
+
+class LeaderSearch:
+    """Asks, and says of each partition why it has no leader yet, or never will."""
+
+    def __init__(self, cluster: Cluster, *, create: bool) -> None:
+        """With `create` a topic that is not there is expected to come."""
+        self._cluster = cluster
+        self._create = create
+        self._pending: PendingRequest | None = None
+        self._partitions: tuple[TopicPartition, ...] = ()
+        self._backoffs: dict[str, Backoff] = {}
+        self._denials: Counter[TopicPartition] = Counter()
+        self.causes: dict[TopicPartition, ClientError] = {}
+        """Why a leader is not known yet, where the last answer said so."""
+
+    @property
+    def awaited(self) -> tuple[PendingRequest, ...]:
+        """The requests to wait for."""
+        return () if self._pending is None else (self._pending,)
+
+    async def look(self, partitions: Iterable[TopicPartition], now_ms: float) -> None:
+        """Ask for partitions without a leader, unless an answer is awaited."""
+        if self._pending is not None:
+            return
+        due = tuple(sorted(tp for tp in partitions if self._backoff(tp.topic).retry_at_ms <= now_ms))
+        if not due:
+            return
+        self._partitions = due
+        topics = sorted({tp.topic for tp in due})
+        self._cluster.asked_ms |= dict.fromkeys(topics, now_ms)
+        request = about_topics(topics, self._create)
+        # Nodes that are to deny something, each for itself, are asked in turn.
+        order = self._cluster.addresses() if self._denials else await self._cluster.least_loaded()
+        self._pending = await Send(order[0], request)
+
+    def retry_at_ms(self, partition: TopicPartition) -> float:
+        """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
+        return float("inf") if self._pending is not None else self._backoff(partition.topic).retry_at_ms
+
+    async def take(self) -> dict[TopicPartition, ClientError]:
+        """Take in the answer, if it is there; return the partitions that will not have a leader, and why."""
+        if self._pending is None or not self._pending.is_done:
+            return {}
+        pending, self._pending = self._pending, None
+        try:
+            message = _metadata(pending)
+        except ClientError as error:
+            self._cluster.doubt(pending.address)
+            for topic in sorted({tp.topic for tp in self._partitions}):
+                await self._backoff(topic).fail(self._cluster.settings.retry)
+            self.causes |= dict.fromkeys(self._partitions, error)
+            return {}
+        self._cluster.believe(pending.address)
+        return await self._learn(message)
+
+    async def _learn(self, message: Any) -> dict[TopicPartition, ClientError]:
+        described = {topic.name: topic for topic in self._cluster.learn(message, asked_for_all=False)}
+        never: dict[TopicPartition, ClientError] = {}
+        waiting: set[str] = set()
+        for partition in self._partitions:
+            self.causes.pop(partition, None)
+            topic = described.get(partition.topic)
+            problem = None if topic is None else will_have_no_leader(topic, partition, create=self._create)
+            if problem is None:
+                self._denials.pop(partition, None)
+            if problem is not None and self._is_believed(partition, problem):
+                never[partition] = problem
+            elif self._cluster.leader(partition) is None:
+                self.causes[partition] = _no_leader(topic, partition)
+                self._cluster.forget_leader(partition)
+                waiting.add(partition.topic)
+        for name in sorted({tp.topic for tp in self._partitions}):
+            if name in waiting:
+                await self._backoff(name).fail(self._cluster.settings.retry)
+            else:
+                self._backoffs.pop(name, None)
+        return never
+
+    def _is_believed(self, partition: TopicPartition, problem: BrokerRefused) -> bool:
+        """Believe that a partition is not there once every node has said so: one may not know of it yet."""
+        self._denials[partition] += 1
+        is_denied = problem.error is ErrorCode.unknown_topic_or_partition
+        if is_denied and self._denials[partition] < self._cluster.denials_needed:
+            return False
+        del self._denials[partition]
+        return True
+
+    def _backoff(self, topic: str) -> Backoff:
+        return self._backoffs.setdefault(topic, Backoff())
+
+
+def _metadata(pending: PendingRequest) -> Any:
+    """The answer. Raises ClientError, also where it says nothing yet."""
+    message = pending.result()
+    error = metadata_error(message)
+    if error is not ErrorCode.none:
+        raise refused(pending.request, error, ASKING)
+    return message
+
+
+def _no_leader(topic: TopicDescription | None, partition: TopicPartition) -> ClientError:
+    error = ErrorCode.leader_not_available if topic is None or topic.error is ErrorCode.none else topic.error
+    return refused(TOPIC_REQUEST, error, f"finding the leader of {partition}", topic=partition.topic)

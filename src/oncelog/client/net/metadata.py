@@ -1,4 +1,4 @@
-"""Asking for the metadata of topics: of one node, or of every one, for one may not have heard of the newest yet."""
+"""Requests for the metadata of topics: to one node, or to every one, for one may not know of the newest yet."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from uuid import UUID
 
 from oncelog.client import requests
+from oncelog.client.descriptions import TopicDescription
 from oncelog.client.errors import RETRIABLE, BrokerRefused, ConnectionLost
 from oncelog.client.net.cluster import Cluster, ask_any
 from oncelog.client.net.flows import ask
 from oncelog.client.net.retry import Retries
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.requests import ApiRequest
-from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import Address, TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -35,7 +35,7 @@ async def refresh(
     """Ask for the metadata of some topics, or of all. A topic's own error is in its description.
 
     That a topic is not there, or a partition that is wanted, is believed when every node has said so: one may not have
-    heard of it yet.
+    know of it yet.
     """
     if retries is None:
         retries = await cluster.retries()
@@ -67,7 +67,7 @@ async def learn_names(cluster: Cluster, topic_ids: Iterable[UUID]) -> None:
 
 
 async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-    """Some topics, or all that a node knows, with all partitions that one knows: a node may not have heard of the newest yet."""
+    """Some topics, or all that a node knows, with all partitions that one knows: a node may not know of the newest yet."""
     retries = await cluster.retries()
     names = None if topics is None else sorted(set(topics))
     known: dict[str, TopicDescription] = {}
@@ -75,7 +75,7 @@ async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = 
     while True:
         answers = await _every_answer(cluster, about_topics(names), retries)
         for answer in answers:
-            # What one node does not name, another has told of: the newest leader epoch that was heard of stays.
+            # One node may name what another does not: the newest leader epoch known stays.
             for topic in cluster.learn(answer, asked_for_all=names is None and not count):
                 if topic.name not in known or len(topic.partitions) > len(known[topic.name].partitions):
                     known[topic.name] = topic
@@ -86,12 +86,12 @@ async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = 
 
 
 async def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> list[Any]:
-    """What each node says that one of them names, at the address that it has there: a bootstrap server may have another.
+    """The answers of all nodes, at the addresses that the nodes advertise: a bootstrap server may have another.
 
     Who does not answer is left out, as long as one does.
     """
     answers = [await ask_any(cluster, request, metadata_error, ASKING, retries)]
-    asked = {cluster.told_by}
+    asked = {cluster.answered_by}
     named = deque(answers[0].brokers)
     while named:
         node = named.popleft()
@@ -130,7 +130,7 @@ def _denied(described: Mapping[str, TopicDescription], wanted: Iterable[TopicPar
 
 
 def metadata_error(message: Any) -> ErrorCode:
-    """A node that has just started, and has been told nothing yet, says of itself too that it is not there."""
+    """LEADER_NOT_AVAILABLE for an answer without nodes: a node that has just started does not even name itself."""
     return ErrorCode.none if message.brokers else ErrorCode.leader_not_available
 
 

@@ -7,10 +7,10 @@ do not come back together (KIP-580). Whatever is tried again has a deadline.
 from __future__ import annotations
 
 from oncelog.client.net.flows import Draw, Now, Sleep
-from oncelog.client.net.retry_policy import RetryPolicy
+from oncelog.client.net.settings import RetryPolicy
 
 BUSY = RetryPolicy(backoff_ms=2, backoff_max_ms=20, growth=1.2)
-"""For CONCURRENT_TRANSACTIONS: the markers of the transaction before are on their way, which takes milliseconds:
+"""For CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which takes milliseconds:
 to be twice as late as needed would show."""
 
 

@@ -1,4 +1,4 @@
-"""Which right a user lacks when a broker refuses a request for want of one: an operation on a resource, as Kafka's ACLs name it.
+"""The right that a user lacks when a broker refuses a request: an operation on a resource, as Kafka's ACLs name them.
 
 The answer names the kind of resource alone. What it was and what was to be done with it is known from the request.
 """
@@ -92,7 +92,7 @@ def topic_error(topic: str, error: ErrorCode) -> str:
 def refused(
     request: ApiRequest, error: ErrorCode, what: str, *, topic: str | None = None, message: str | None = None
 ) -> BrokerRefused:
-    """What a refusal means, with the right that is missing. `topic` is the one, where the request has several.
+    """The error of a refusal, with the missing right. `topic` is the refused one, where the request has several.
 
     `message` is the broker's own.
     """

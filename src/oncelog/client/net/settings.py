@@ -1,13 +1,37 @@
-"""What a client is told when it is made."""
+"""The settings of a client. They are loaded before anything that knows the protocol."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
 from oncelog.client.values import Address
+from oncelog.coordination.deadline import pause_range_ms
 from oncelog.security.values import PLAINTEXT, Security
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Kafka's `retry.backoff.ms` and `retry.backoff.max.ms`."""
+
+    backoff_ms: float = 20
+    backoff_max_ms: float = 1_000
+    growth: float = 2
+
+    def __post_init__(self) -> None:
+        if not 0 < self.backoff_ms <= self.backoff_max_ms:
+            raise ValueError(
+                f"retry_backoff_ms is {self.backoff_ms} and retry_backoff_max_ms {self.backoff_max_ms}: "
+                "the first is to be above 0 and not above the second"
+            )
+
+    def pause_range_ms(self, failures: int) -> tuple[float, float]:
+        """The bounds of the pause after so many failures in a row."""
+        return pause_range_ms(failures, self.backoff_ms, self.backoff_max_ms, self.growth)
+
+
+DEFAULT_RETRY = RetryPolicy()
+
 
 DEFAULT_PORT = 9092
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -16,7 +40,7 @@ NO_PART_OF_A_HOST = re.compile(r"[\s;/@]")
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """Where the cluster is, who asks, how patient it is, and how its connections are secured.
+    """Bootstrap servers, client id, timeouts, pauses between retries, and the security of connections.
 
     A request is given up after `request_timeout_ms`; a call that repeats requests gives up after `call_timeout_ms`.
     """

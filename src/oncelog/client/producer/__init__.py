@@ -1,1 +1,1 @@
-"""The producer's logic: batches, lanes to the leaders, sequences, transactions."""
+"""The producer's logic: batches, queues to the leaders, sequences, transactions."""

@@ -23,7 +23,7 @@ from oncelog.client.requests import ApiRequest
 from oncelog.wire import ErrorCode
 
 NEW_TOPIC_TIMEOUT_MS = 5_000
-"""For so long a topic that the coordinator does not know may be one that it has not heard of yet."""
+"""Time for a new topic to become known to the coordinator."""
 MAY_BE_WRITTEN = STALE_COORDINATOR | {ErrorCode.unknown_server_error}
 """Errors of a coordinator that may have written the record all the same, and led no more when replicas were to have it.
 

@@ -1,8 +1,8 @@
 """The ordinary producer without threads or tasks: takes records, sends them, keeps the state of its transactions.
 
-Two flows run side by side: `pump` sends for as long as the producer lives, and each call of the user is one of
-its own. A face runs both, wakes the pump when there is something for it, and sees to it that their code never runs at
-the same moment. Only the pump touches what is on its way.
+Two flows run side by side: `run_sender` sends for as long as the producer lives, and each call of the user is one of
+its own. The asyncio and the blocking producer run both, wake the
+sender, and keep their code from running at the same moment. Only the sender touches batches in flight.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from oncelog.client.errors import (
     failed_by,
 )
 from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.flows import Call, Flow, Now, Wait
-from oncelog.client.producer.accumulator import RecordAccumulator
-from oncelog.client.producer.open_batch import OnDelivery, OpenBatch
+from oncelog.client.net.flows import Callback, Flow, Now, Wait
+from oncelog.client.producer.accumulator import OnDelivery, ProducerBatch, RecordAccumulator
 from oncelog.client.producer.partition_choice import PartitionChoice
-from oncelog.client.producer.producing import NO_PRODUCER, ProduceFlow
+from oncelog.client.producer.producing import NO_PRODUCER, Sender
 from oncelog.client.producer.settings import ProducerSettings
 from oncelog.client.producer.state import TRANSITIONS, ProducerPhase
 from oncelog.client.producer.transaction import TransactionSession, idempotent_identity
@@ -45,7 +44,7 @@ def log_left_open(error: ClientError) -> None:
 
 
 class ProducerCore:
-    """What a producer has not sent yet, and how its transaction stands. `changed` is called when either has moved on."""
+    """The records of a producer that are not sent yet, and the state of its transaction. Calls `changed` after each change."""
 
     def __init__(self, cluster: Cluster, settings: ProducerSettings, changed: Callable[[], None]) -> None:
         self.settings = settings
@@ -55,12 +54,12 @@ class ProducerCore:
         self._changed = changed
         self._choice = PartitionChoice(cluster, settings.partitioner, settings.batch_bytes)
         self._accumulator = RecordAccumulator(settings, self._choice)
-        self._flow: ProduceFlow | None = None
+        self._sender: Sender | None = None
         self._added: set[TopicPartition] = set()
         self._has_offsets = False
         self.is_closed = False
         self._drop_because: ClientError | None = None
-        self._untold: list[OpenBatch] = []
+        self._undelivered: list[ProducerBatch] = []
         self._callback_error: Exception | None = None
         self._ended_by: Exception | None = None
         self._session: TransactionSession | None = None
@@ -69,35 +68,35 @@ class ProducerCore:
 
     @property
     def has_room(self) -> bool:
-        waiting_bytes = self._flow.waiting_bytes if self._flow is not None else 0
+        waiting_bytes = self._sender.waiting_bytes if self._sender is not None else 0
         return self._accumulator.size_bytes + waiting_bytes <= self.settings.buffer_bytes_max
 
     @property
     def unwritten(self) -> int:
         """How many records are neither written nor given up."""
-        return self._accumulator.record_count + (self._flow.waiting_records if self._flow is not None else 0)
+        return self._accumulator.record_count + (self._sender.waiting_records if self._sender is not None else 0)
 
     @property
     def is_flushed(self) -> bool:
-        """Whether every record was written or given up, and who wanted to know was told."""
-        is_sent = self._accumulator.is_empty and (self._flow is None or self._flow.is_idle)
-        return is_sent and not self._untold and self._ended_by is None
+        """True when every record was written or given up, and every callback was called."""
+        is_sent = self._accumulator.is_empty and (self._sender is None or self._sender.is_idle)
+        return is_sent and not self._undelivered and self._ended_by is None
 
     @property
     def is_dropped(self) -> bool:
-        """Whether nothing waits to be given up, or to be written."""
-        is_quiet = self._flow is None or self._flow.is_quiet
+        """True when nothing waits to be given up, or to be written."""
+        is_quiet = self._sender is None or self._sender.is_quiet
         return self._drop_because is None and self.is_flushed and is_quiet
 
     @property
     def leaves_transaction_open(self) -> bool:
-        """Whether there is a transaction that would stay open until its timeout if nobody ended it now."""
+        """True if a close without an abort would leave a transaction open until its timeout."""
         is_open = self.state in (ProducerPhase.IN_TRANSACTION, ProducerPhase.ABORTABLE_ERROR)
         has_something = bool(self._added) or self._has_offsets or not self.is_flushed
         return is_open and has_something and not self.is_closed and self._ended_by is None
 
     def knows(self, topic: str, partition: int | None) -> bool:
-        """Whether a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""
+        """True if a record for this partition, or for any, can be appended. Raises ValueError for one below 0."""
         self._require_alive()
         if partition is not None and partition < 0:
             raise ValueError(f"partition is {partition}: the first one is 0")
@@ -114,7 +113,7 @@ class ProducerCore:
         record: Record,
         now_ms: float,
         on_delivery: OnDelivery | None = None,
-    ) -> tuple[OpenBatch, int]:
+    ) -> tuple[ProducerBatch, int]:
         """Put a record of a known topic where it belongs; return its batch and its place in it.
 
         Raises TransactionFailed, ProducerFenced or OutcomeUnknown when the transaction takes no more records, and ValueError
@@ -127,18 +126,18 @@ class ProducerCore:
         batch, place = self._accumulator.append(chosen, record, now_ms)
         if on_delivery is not None:
             if not batch.callbacks:
-                self._untold.append(batch)
+                self._undelivered.append(batch)
             batch.callbacks.append((place, on_delivery))
         return batch, place
 
-    def doubt_record(self, record: Record, *, is_appended: bool) -> None:
-        """Appending a record was interrupted: where it is there all the same, its transaction can only be aborted."""
+    def abort_if_maybe_appended(self, record: Record, *, is_appended: bool) -> None:
+        """Fail the transaction if a record is in it although its `append` was interrupted."""
         is_in_transaction = self.state is ProducerPhase.IN_TRANSACTION
         if is_in_transaction and (is_appended or self._accumulator.holds(record)):
             self._fail(TransactionFailed("sending a record to the transaction was interrupted"))
 
-    def is_news(self, batch: OpenBatch) -> bool:
-        """Whether the pump should be woken for the record that was just appended to `batch`."""
+    def must_wake_sender(self, batch: ProducerBatch) -> bool:
+        """True if the sender has to be woken for the record that was just appended to `batch`."""
         return len(batch.records) == 1
 
     def send_now(self) -> None:
@@ -153,7 +152,7 @@ class ProducerCore:
             raise IllegalState(f"no transaction is open: the producer is {self.state.value}")
 
     def stop(self) -> None:
-        """Have `pump` end when it has nothing left to send."""
+        """End `run_sender` when it has nothing left to send."""
         self.is_closed = True
         self.send_now()
 
@@ -163,29 +162,29 @@ class ProducerCore:
 
     @property
     def failure(self) -> Exception | None:
-        """What went wrong, also in the user's callbacks, and nobody was told yet."""
+        """The first error, of the user's callbacks too, that no caller was given yet."""
         return self.error or self._callback_error
 
-    def settle_failure(self, told: Exception | None) -> None:
-        """It is told once. A transaction keeps its own failure until it is aborted."""
-        if self._callback_error is told:
+    def mark_reported(self, failure: Exception | None) -> None:
+        """Forget an error that a caller is given. A transaction keeps its own error until it is aborted."""
+        if self._callback_error is failure:
             self._callback_error = None
-        if self._session is None and self.error is told:
+        if self._session is None and self.error is failure:
             self.error = None
 
-    def take_unheard(self) -> Exception | None:
-        """What kept a record outside transactions from being written, where neither its delivery nor a flush has said it."""
+    def take_unreported_error(self) -> Exception | None:
+        """The error of a record outside transactions that neither its delivery nor a flush has raised. It is given once."""
         if self._session is not None:
             return None
         failure = self.failure
-        self.settle_failure(failure)
-        return None if isinstance(failure, ClientError) and failure.was_heard else failure
+        self.mark_reported(failure)
+        return None if isinstance(failure, ClientError) and failure.was_reported else failure
 
-    async def pump(self) -> None:
-        """Send, until `stop` was called and nothing is left. Whatever else ends it is told by every call from then on."""
+    async def run_sender(self) -> None:
+        """Send until `stop` was called and nothing is left. Every call raises an error that ends it earlier."""
         try:
             await self._send_all()
-        except Exception as error:  # noqa: BLE001 - the callers are told, and not who runs this
+        except Exception as error:  # noqa: BLE001 - every call raises it from then on
             self._ended_by = error
 
     def raise_if_ended(self) -> None:
@@ -202,8 +201,13 @@ class ProducerCore:
                 self._drop_because = None
                 await self._tell()
                 self._changed()
-            elif self._session is not None and self._flow is not None and self._flow.error and not self._flow.is_quiet:
-                await self._flow.settle()
+            elif (
+                self._session is not None
+                and self._sender is not None
+                and self._sender.error
+                and not self._sender.is_quiet
+            ):
+                await self._sender.await_unanswered()
                 self._changed()
             elif self.is_flushed:
                 self._accumulator.sends_now = False
@@ -222,7 +226,7 @@ class ProducerCore:
         if self.state is not ProducerPhase.UNINITIALIZED:
             raise IllegalState("init_transactions is called once")
         identity = await session.init()
-        self._flow = self._new_flow(identity)
+        self._sender = self._new_sender(identity)
         self._become(ProducerPhase.READY)
 
     def begin(self) -> None:
@@ -231,9 +235,9 @@ class ProducerCore:
         self._raise_if_dead()
         if self.state is not ProducerPhase.READY:
             raise IllegalState(f"no transaction begins while the producer is {self.state.value}")
-        if self._flow is None or self._flow.error is not None or self._flow.identity != session.identity:
-            self._flow = self._new_flow(session.identity)
-        self._flow.begin_transaction()
+        if self._sender is None or self._sender.error is not None or self._sender.identity != session.identity:
+            self._sender = self._new_sender(session.identity)
+        self._sender.begin_transaction()
         self._added.clear()
         self._has_offsets = False
         self.error = self._callback_error = None
@@ -264,8 +268,8 @@ class ProducerCore:
         self._require_flushed()
         await self._end(ProducerPhase.COMMITTING_TRANSACTION)
 
-    def doubt_commit(self) -> None:
-        """A commit was interrupted. The caller was not told that it has succeeded, where it has."""
+    def fail_if_maybe_committed(self) -> None:
+        """Fail a transaction that was committed although the call was interrupted: its caller does not know."""
         if self.state is ProducerPhase.READY:
             self._fail(_interrupted(ProducerPhase.COMMITTING_TRANSACTION))
 
@@ -298,50 +302,50 @@ class ProducerCore:
             raise
 
     async def _send(self) -> None:
-        flow = await self._sending_flow()
+        sender = await self._ready_sender()
         now_ms = await Now()
         linger_ms = self._accumulator.close_ripe(now_ms)
         while (batch := self._accumulator.take_full()) is not None:
-            batch.outgoing = flow.enqueue(
+            batch.encoded = sender.enqueue(
                 batch.partition,
                 batch.encode(self.settings.compression),
                 now_ms,
                 batch.divide(self.settings.compression),
             )
-        await self._add_new_partitions(flow)
-        await flow.step(linger_ms, until_woken=True)
-        if self.error is None or self.error.was_heard:
-            self.error = flow.take_refusal() or self.error
+        await self._add_new_partitions(sender)
+        await sender.step(linger_ms, until_woken=True)
+        if self.error is None or self.error.was_reported:
+            self.error = sender.take_refusal() or self.error
 
     async def _tell(self) -> None:
-        """Call back for every record whose fate is known. What the user's code raises is told by the next flush."""
-        for batch in [batch for batch in self._untold if batch.is_done]:
+        """Call back for every record that is written or given up. The next flush raises what the user's code raises."""
+        for batch in [batch for batch in self._undelivered if batch.is_done]:
             for place, on_delivery in batch.callbacks:
                 try:
-                    await Call(partial(on_delivery, *batch.outcome(place)))
+                    await Callback(partial(on_delivery, *batch.outcome(place)))
                 except Exception as error:  # noqa: BLE001 - the user's code must not end the sending
                     self._callback_error = error
-            self._untold.remove(batch)
+            self._undelivered.remove(batch)
 
-    async def _sending_flow(self) -> ProduceFlow:
-        if self._session is None and (self._flow is None or self._flow.error is not None):
+    async def _ready_sender(self) -> Sender:
+        if self._session is None and (self._sender is None or self._sender.error is not None):
             identity = NO_PRODUCER
             if self.settings.is_idempotent:
                 identity = await idempotent_identity(self._cluster)
-            self._flow = self._new_flow(identity)
-        assert self._flow is not None
-        return self._flow
+            self._sender = self._new_sender(identity)
+        assert self._sender is not None
+        return self._sender
 
-    async def _add_new_partitions(self, flow: ProduceFlow) -> None:
+    async def _add_new_partitions(self, sender: Sender) -> None:
         if self._session is None:
             return
-        new = flow.waiting_partitions - self._added
+        new = sender.waiting_partitions - self._added
         self._added |= new
         if new and self._session.version is TransactionVersion.TV1:
             await self._session.add_partitions(new)
 
-    def _new_flow(self, identity: ProducerIdentity) -> ProduceFlow:
-        return ProduceFlow(
+    def _new_sender(self, identity: ProducerIdentity) -> Sender:
+        return Sender(
             self._cluster,
             identity,
             transactional_id=self.settings.transactional_id,
@@ -378,8 +382,8 @@ class ProducerCore:
             if is_alone:
                 batch.error = DeliveryFailed(f"{batch.partition}: {error}")
                 batch.error.__cause__ = error
-        if self._flow is not None:
-            self._flow.fail(error)
+        if self._sender is not None:
+            self._sender.fail(error)
 
     def _transactional(self) -> TransactionSession:
         self._require_alive()

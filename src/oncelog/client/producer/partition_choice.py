@@ -1,19 +1,85 @@
-"""Which partition a record goes to that was given none."""
+"""The partition of a record that was given none: the partitioner's choice, or the sticky partition where it makes none."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
+from oncelog.client.descriptions import TopicDescription
 from oncelog.client.errors import RETRIABLE, RetriesExhausted
 from oncelog.client.net.cluster import Cluster
 from oncelog.client.net.flows import Draw, Now
 from oncelog.client.net.metadata import no_such_partition, refresh
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
-from oncelog.client.producer.partitioners import Partitioner, PartitionsOfTopic
-from oncelog.client.topic_values import TopicDescription
 from oncelog.client.values import Node, TopicPartition
 from oncelog.records import Record
+from oncelog.records.record import crc32_partition, murmur2_partition
 from oncelog.wire import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsOfTopic:
+    """A topic's partitions as the last metadata has them: 0 to `count` - 1, of which the `available` have a leader."""
+
+    count: int
+    available: tuple[int, ...]
+
+    @property
+    def usable(self) -> tuple[int, ...]:
+        """The available ones; all, where none has a leader."""
+        return self.available or tuple(range(self.count))
+
+
+Partitioner = Callable[[str, bytes | None, bytes | None, PartitionsOfTopic], int | None]
+"""From topic, key, value and the topic's partitions to one of them, or to None: any."""
+
+
+def murmur2(_topic: str, key: bytes | None, _value: bytes | None, partitions: PartitionsOfTopic) -> int | None:
+    """As the Java client: its hash of the key."""
+    return None if key is None else murmur2_partition(key, partitions.count)
+
+
+def consistent_random(
+    _topic: str, key: bytes | None, _value: bytes | None, partitions: PartitionsOfTopic
+) -> int | None:
+    """As librdkafka by default: CRC-32 of the key, of which an empty one is none."""
+    return crc32_partition(key, partitions.count) if key else None
+
+
+def sticky(_topic: str, _key: bytes | None, _value: bytes | None, _partitions: PartitionsOfTopic) -> int | None:
+    """Batch by batch, whatever the key is."""
+    return None
+
+
+class RoundRobin:
+    """One partition after the other, whatever the key is, as the Java client's RoundRobinPartitioner."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def __call__(
+        self, topic: str, _key: bytes | None, _value: bytes | None, partitions: PartitionsOfTopic
+    ) -> int | None:
+        turn = self._turns.get(topic, 0)
+        self._turns[topic] = turn + 1
+        return partitions.usable[turn % len(partitions.usable)]
+
+
+PARTITIONERS: Mapping[str, Callable[[], Partitioner]] = {
+    "murmur2": lambda: murmur2,
+    "consistent_random": lambda: consistent_random,
+    "sticky": lambda: sticky,
+    "roundrobin": RoundRobin,
+}
+
+
+def find_partitioner(chosen: str | Partitioner) -> Partitioner:
+    """A partitioner for one producer. Raises ValueError."""
+    if not isinstance(chosen, str):
+        return chosen
+    if chosen not in PARTITIONERS:
+        raise ValueError(f"partitioner is {chosen!r}: {', '.join(PARTITIONERS)} or a function is allowed")
+    return PARTITIONERS[chosen]()
 
 
 class _Topic:
@@ -57,7 +123,7 @@ class PartitionChoice:
         self._topics: dict[str, _Topic] = {}
 
     def knows(self, topic: str, partition: int | None) -> bool:
-        """Whether a topic is known, and has this partition."""
+        """True if a topic is known, and has this partition."""
         if topic not in self._cluster.topics:
             return False
         count = self._topic(topic).partitions.count
@@ -109,7 +175,7 @@ class PartitionChoice:
             known.move_on()
 
     def _topic(self, name: str) -> _Topic:
-        """A topic as it was last heard of: it may be gone meanwhile."""
+        """A topic as the last metadata has it: it may be gone meanwhile."""
         known, described, nodes = self._topics.get(name), self._cluster.topics.get(name), self._cluster.nodes
         if known is None:
             assert described is not None, "a topic is learned before records are given to it"

@@ -8,7 +8,7 @@ from typing import Any
 
 from oncelog.client import requests
 from oncelog.client.errors import BrokerRefused, ClientError, ProducerFenced, TransactionFailed, broker_refusal
-from oncelog.client.producer.lanes import OutgoingBatch
+from oncelog.client.producer.partition_queue import QueuedBatch
 from oncelog.client.requests import ApiRequest, milliseconds
 from oncelog.client.values import TopicPartition, TransactionVersion
 from oncelog.wire import ErrorCode
@@ -20,7 +20,7 @@ TV2_VERSION_MIN = 12
 
 TAKEN_OVER = frozenset({ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping})
 LOST_IDENTITY = TAKEN_OVER | {ErrorCode.invalid_producer_epoch}
-"""What a broker says of the producer id, and not of one partition."""
+"""Errors about the producer id, and not about one partition."""
 LOST_SEQUENCE = frozenset({ErrorCode.out_of_order_sequence_number, ErrorCode.unknown_producer_id})
 ABORTABLE = LOST_SEQUENCE | {
     ErrorCode.invalid_producer_epoch,
@@ -50,14 +50,14 @@ ABOUT_RECORDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProduceForm:
-    """What all Produce requests of a producer have in common."""
+    """The fields that all Produce requests of a producer have in common."""
 
     acks: int
     transactional_id: str | None
     transaction_version: TransactionVersion
     timeout_ms: float
 
-    def request(self, batches: Iterable[OutgoingBatch]) -> ApiRequest:
+    def request(self, batches: Iterable[QueuedBatch]) -> ApiRequest:
         topics: dict[str, list[dict[str, Any]]] = {}
         for batch in batches:
             item = {"index": batch.partition.partition, "records": batch.data}
@@ -74,7 +74,7 @@ class ProduceForm:
         return ApiRequest(requests.PRODUCE, fields, version_max=TV1_VERSION_MAX, expects_answer=expects_answer)
 
     def meaning(self, refusal: BrokerRefused, message: str | None) -> ClientError:
-        """What a refusal is to the user; `message` is the broker's own."""
+        """The user's error for a refusal; `message` is the broker's own."""
         what = f"producing: {message}" if message else refusal.message
         if self.transactional_id is not None and refusal.error in TAKEN_OVER:
             return ProducerFenced(what, refusal.error)
@@ -86,7 +86,7 @@ class ProduceForm:
 
 
 def answers_by_partition(message: Any) -> dict[TopicPartition, Any]:
-    """What an answer says of each partition; nothing for arrays that are null, which the codec lets through."""
+    """The answers by partition; none where an array is null, which the codec lets through."""
     return {
         TopicPartition(str(topic.name), int(item.index)): item
         for topic in message.responses or ()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from oncelog.client.producer.partitioners import Partitioner, find_partitioner, murmur2
+from oncelog.client.producer.partition_choice import Partitioner, find_partitioner, murmur2
 from oncelog.client.producer.produce_requests import ALL_REPLICAS
 from oncelog.records import Codec
 

@@ -1,4 +1,4 @@
-"""What a producer may do next."""
+"""The states of a producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a producer asks its transaction coordinator, and what each answer means for the transaction.
+"""The requests of a producer to its transaction coordinator, and the meaning of each answer for the transaction.
 
 A producer id and epoch are the right to write. The coordinator hands them out (InitProducerId), is told what belongs to
 the transaction, and ends it (EndTxn). TV2 answers EndTxn with the epoch of the next transaction; TV1 does not, so there
@@ -20,6 +20,7 @@ from oncelog.client.consumer.offsets import (
     first_partition_error,
     require_offsets,
 )
+from oncelog.client.descriptions import DECIDED_STATES
 from oncelog.client.errors import (
     BrokerRefused,
     ClientError,
@@ -36,7 +37,6 @@ from oncelog.client.net.leaders import by_topic
 from oncelog.client.net.metadata import refresh
 from oncelog.client.producer.coordinator_replies import CoordinatorReply, ask_coordinator
 from oncelog.client.requests import Api, ApiRequest, milliseconds
-from oncelog.client.transaction_values import DECIDED_STATES
 from oncelog.client.values import (
     GroupMetadata,
     OffsetAndMetadata,
@@ -107,7 +107,7 @@ class TransactionSession:
         """The groups that the coordinator knows to be part of the transaction."""
 
     async def init(self) -> ProducerIdentity:
-        """Take the transactional id: fences whoever had it, and ends the transaction they left open.
+        """Take the transactional id: fences the producer that had it, and ends the transaction that it left open.
 
         Once only. Returns when no transaction of the id is open. Raises BrokerRefused or RetriesExhausted.
         """
@@ -308,7 +308,7 @@ class TransactionSession:
         self._fence(what, error)
 
     async def _is_forgotten(self) -> bool:
-        """Whether the coordinator says that nobody has the transactional id."""
+        """True if the coordinator says that the transactional id is not known."""
         try:
             return not await self._described()
         except ClientError:
@@ -371,7 +371,7 @@ class TransactionSession:
         raise ProducerFenced(what, error)
 
     def _end(self, state: SessionState) -> None:
-        """Of two requests that are under way at once, both may be told the end: the first decides what it was."""
+        """End the session, unless another answer has: two requests may be in flight, and the first answer decides."""
         if TRANSITIONS[self.state]:
             self._become(state)
 

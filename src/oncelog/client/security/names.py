@@ -84,8 +84,8 @@ REFUSED = {
     "sasl.kerberos.min.time.before.relogin": _NO_KERBEROS,
     "sasl.kerberos.principal": _NO_KERBEROS,
     "sasl.kerberos.service.name": _NO_KERBEROS,
-    "sasl.kerberos.pending.renew.jitter": _NO_KERBEROS,
-    "sasl.kerberos.pending.renew.window.factor": _NO_KERBEROS,
+    "sasl.kerberos.ticket.renew.jitter": _NO_KERBEROS,
+    "sasl.kerberos.ticket.renew.window.factor": _NO_KERBEROS,
     "sasl.kerberos.kinit.cmd.path": _NO_KERBEROS,
     "sasl.login.class": _NO_CLASSES,
     "sasl.login.connect.timeout.ms": _NO_LOGIN_TUNING,
@@ -129,5 +129,5 @@ SECURITY_OPTIONS = SUPPORTED | INERT | REFUSED.keys()
 
 
 def is_security_option(name: str) -> bool:
-    """Whether an option is about security, known or not."""
+    """True if an option is about security, known or not."""
     return name in SECURITY_OPTIONS or name.startswith(("sasl.", "ssl.", "security."))

@@ -35,7 +35,7 @@ EXTENSION_PREFIX = "extension_"
 
 
 def read_security(properties: Mapping[str, str]) -> Security:
-    """What the security options among `properties` say. Raises ValueError, which shows no secret."""
+    """Read the security options among `properties`. Raises ValueError, which shows no secret."""
     options = {name: value for name, value in properties.items() if is_security_option(name)}
     for name in options:
         if name in REFUSED:
@@ -53,7 +53,7 @@ def read_security(properties: Mapping[str, str]) -> Security:
 
 
 def _refuse_without_protocol(options: Mapping[str, str]) -> None:
-    """Who names a password or a certificate, and no protocol, does not mean to go without them."""
+    """Reject a password or a certificate without a protocol: it would not be used."""
     meant = sorted(name for name in options if name not in INERT and not name.startswith("ssl.endpoint."))
     if meant:
         raise ValueError(f"{meant[0]} has no effect without {PROTOCOL}: set it to SSL, SASL_PLAINTEXT or SASL_SSL")

@@ -1,4 +1,4 @@
-"""What both transports do to secure a connection, but for the waiting.
+"""The steps of both transports to secure a connection, without the waiting.
 
 TLS and HTTP are imported by those who use them: a client without takes no longer to start.
 """
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
 from oncelog.client.net.connection import BrokerConnection, SpeaksTlsError
-from oncelog.client.security.sasl import LogIn, log_in
+from oncelog.client.security.log_in import LogIn, log_in
 from oncelog.client.values import Address
 from oncelog.security.values import Login, Security, TokenLogin
 from oncelog.wire import WireError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NONCE_BYTES = 24
 UNREACHABLE = (OSError, UnicodeError, OverflowError)
-"""What connecting raises: the last two for a host or port that a broker named and that none can have."""
+"""The errors of connecting: the last two for a host or port that a broker named and that none can have."""
 RENEWAL_LOW, RENEWAL_HIGH = 0.85, 0.95
 """When in a session's life it is renewed: as the Java client does (KIP-368)."""
 RENEWAL_MS_MIN = 1_050
@@ -63,7 +63,7 @@ def renewal_ms(lifetime_ms: float) -> float:
 
 
 def opening_failure(connection: BrokerConnection, security: Security, error: Exception) -> ClientError:
-    """What it means that a connection was made, or nearly, and could not be used."""
+    """The error of a connection that failed before its first request."""
     address = connection.address
     if isinstance(error, SpeaksTlsError):
         return AuthenticationFailed(f"{address} speaks TLS: security.protocol is to be SSL or SASL_SSL")

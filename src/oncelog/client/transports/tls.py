@@ -125,7 +125,7 @@ def _kept_in_memory(pem: bytes) -> Iterator[str]:
 
 
 def handshake_failure(address: Address, error: OSError | EOFError, security: Security) -> ClientError:
-    """What the end of a TLS handshake means: trying again helps where it may be the broker's own end."""
+    """The error of a failed TLS handshake. It is one to retry where the broker may have stopped."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return AuthenticationFailed(_distrust(address, error))
     if isinstance(error, HUNG_UP):
@@ -148,7 +148,7 @@ def handshake_failure(address: Address, error: OSError | EOFError, security: Sec
 
 
 def _expiry(security: Security) -> str:
-    """That the client's own certificate has expired, if it has. Brokers do not say it."""
+    """A clause for a client certificate that has expired. Brokers do not say it."""
     try:
         tls = inlined(security).tls
         if tls is None or tls.certificate is None:

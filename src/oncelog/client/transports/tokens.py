@@ -14,7 +14,7 @@ from collections import defaultdict
 from http.client import HTTPException
 
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost
-from oncelog.client.security.tokens import NoToken, Token, read_token, refusal, token_request
+from oncelog.client.security.log_in import NoToken, Token, read_token, refusal, token_request
 from oncelog.client.transports.tls import authorities_context
 from oncelog.security.values import TokenLogin
 

@@ -1,287 +1,45 @@
-"""The asyncio client: questions to a cluster. Its methods are those of the blocking one."""
+"""The asyncio client, and the base of every asyncio object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from types import TracebackType
+from typing import Self, TypeVar
 
-from oncelog.client.admin import ending, hanging, log_directories, reassignments, topic_rights
-from oncelog.client.admin import groups as group_admin
-from oncelog.client.admin import operations as admin
-from oncelog.client.admin import transactions as transaction_admin
-from oncelog.client.consumer import offsets
-from oncelog.client.groups.values import GroupDescription, GroupListing
-from oncelog.client.net import cluster, metadata
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.topic_values import TopicDescription
-from oncelog.client.transaction_values import EndedTransaction, HangingProducer
-from oncelog.client.transports.asynchronous.base import AsyncBase
-from oncelog.client.values import (
-    BrokerVersions,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    GroupMetadata,
-    IsolationLevel,
-    NewTopic,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    OffsetSpec,
-    PartitionReassignment,
-    ProducerState,
-    ReplicaLog,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-    TransactionVersion,
-)
-from oncelog.security.values import PLAINTEXT, Security
+from oncelog.client.net.flows import Flow
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.transports.asynchronous.transport import AsyncTransport
+from oncelog.client.transports.calls.call import AsyncCalls
+from oncelog.client.transports.calls.client import ClientCalls
+
+T = TypeVar("T")
 
 
-class AsyncClient(AsyncBase):
-    """Asks a cluster. Tasks may share one, and need not take turns.
+class AsyncBase(AsyncCalls):
+    """A transport and its end. For the event loop that first uses it, and no other."""
 
-    Every method raises BrokerRefused when a broker says no, and RetriesExhausted when none answers in time.
-    """
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        self._transport = AsyncTransport(settings)
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        client_id: str = "oncelog",
-        request_timeout_ms: float = 30_000,
-        call_timeout_ms: float = 60_000,
-        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
-        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
-        security: Security = PLAINTEXT,
+    async def _run(self, flow: Flow[T]) -> T:
+        return await self._transport.run(flow)
+
+    def _held(self) -> AbstractContextManager[object]:
+        """Flows run on the event loop, as the caller does: none runs meanwhile."""
+        return nullcontext()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """`bootstrap_servers` is "host:port,host:port". Nothing is connected before the first question."""
-        super().__init__(
-            ClientSettings(
-                parse_addresses(bootstrap_servers, security),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                call_timeout_ms=call_timeout_ms,
-                security=security,
-                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
-            )
-        )
+        await self.close()
 
-    async def metadata(
-        self, topics: Iterable[str] | None = None, wanted: Iterable[TopicPartition] = ()
-    ) -> dict[str, TopicDescription]:
-        """Describe some topics, or all. A topic that does not exist carries its error.
 
-        That a topic is not there, or one of the partitions `wanted`, is said when every node says so. Which topics there are
-        one node says; see `topics_of_every_node`.
-        """
-        described = await self._run(admin.describe_topics(self._cluster, topics, wanted))
-        return {topic.name: topic for topic in described}
-
-    async def topics_of_every_node(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """Describe some topics, or all that a node knows, with all partitions that one knows of each.
-
-        A node may not have heard of the newest yet.
-        """
-        described = await self._run(metadata.topics_of_every_node(self._cluster, topics))
-        return {topic.name: topic for topic in described}
-
-    def leader_epoch(self, partition: TopicPartition) -> int:
-        """The newest leader epoch of a partition that this client has heard of; -1 where it has heard of none. Asks nobody."""
-        return self._cluster.leader_epoch(partition)
-
-    async def describe_cluster(self) -> ClusterDescription:
-        return await self._run(admin.describe_cluster(self._cluster))
-
-    async def finalized_features(self) -> dict[str, int]:
-        """The feature levels the cluster has agreed on."""
-        return dict((await self._run(cluster.handshake(self._cluster))).features)
-
-    async def transaction_version(self) -> TransactionVersion:
-        """The transaction protocol to speak with this cluster."""
-        return await self._run(cluster.transaction_version(self._cluster))
-
-    async def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics, and return when they have leaders."""
-        await self._run(admin.create_topics(self._cluster, topics))
-
-    async def reassign_partitions(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Have these brokers keep these partitions, the first one lead. `partition_reassignments` says what is still under way;
-        None ends that.
-        """
-        await self._run(reassignments.reassign_partitions(self._cluster, replicas))
-
-    async def partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
-        return await self._run(reassignments.partition_reassignments(self._cluster))
-
-    async def delete_topics(self, names: Sequence[str]) -> None:
-        await self._run(admin.delete_topics(self._cluster, names))
-
-    async def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics so many partitions, and return when they have leaders."""
-        await self._run(admin.create_partitions(self._cluster, counts))
-
-    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what is before these offsets, -1 for everything; return where each partition begins now."""
-        return await self._run(admin.delete_records(self._cluster, before))
-
-    async def broker_versions(self) -> list[BrokerVersions]:
-        """The versions of each API that each broker serves."""
-        return await self._run(admin.broker_versions(self._cluster))
-
-    async def describe_configs(
-        self,
-        *,
-        topics: Sequence[str] = (),
-        groups: Sequence[str] = (),
-        broker: int | None = None,
-        every_broker: bool = False,
-        documentation: bool = False,
-    ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The settings of topics and groups, by name, of a broker, by its number as text, and, under "", what was changed of
-        every broker's.
-
-        A group need not be there. Raises ValueError where two of them have the same name.
-        """
-        return await self._run(
-            admin.describe_configs(
-                self._cluster,
-                topics=topics,
-                groups=groups,
-                broker=broker,
-                every_broker=every_broker,
-                documentation=documentation,
-            )
-        )
-
-    async def unwritable_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics that this user may see but not write. Raises UnsupportedVersion where brokers do not tell."""
-        return await self._run(topic_rights.unwritable_topics(self._cluster, topics))
-
-    async def alter_configs(
-        self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """Change some settings of a topic, group or broker and leave the others."""
-        await self._run(admin.alter_configs(self._cluster, resource, changes, validate_only=validate_only))
-
-    async def list_offsets(
-        self,
-        partitions: Mapping[TopicPartition, int],
-        *,
-        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition the first offset at or after a time in ms, or what an OffsetSpec says."""
-        return await self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
-
-    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offsets."""
-        found = await self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        return {partition: answer.offset for partition, answer in found.items()}
-
-    async def end_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        *,
-        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        at_least: Mapping[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, int]:
-        """The last stable offsets, or the high watermarks for read_uncommitted.
-
-        `at_least` is what you know of some ends. That one is before it is believed when no node names another leader.
-        """
-        return await self._run(offsets.end_offsets(self._cluster, partitions, isolation_level, at_least or {}))
-
-    async def committed_offsets(
-        self,
-        group: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = True,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed. A partition without an offset is left out.
-
-        With `require_stable`, waits until no open transaction has an offset of the group pending.
-        """
-        return await self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
-
-    async def commit_offsets(
-        self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata], *, retention_ms: int | None = None
-    ) -> None:
-        """Commit offsets outside any transaction, for a group without members.
-
-        They are kept for `retention_ms` from now on, whatever happens meanwhile; without it as the broker's
-        offsets.retention.minutes says.
-        """
-        await self._run(
-            offsets.commit_offsets(self._cluster, GroupMetadata(group), committed, retention_ms=retention_ms)
-        )
-
-    async def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """Every group, or those in some states and of some types."""
-        return await self._run(group_admin.list_groups(self._cluster, states=states, types=types))
-
-    async def describe_group(self, group: str) -> GroupDescription:
-        """One group, of the classic protocol or of KIP-848. A group that is not there is Dead."""
-        return await self._run(group_admin.describe_group(self._cluster, group))
-
-    async def delete_group(self, group: str) -> None:
-        """Delete a group that has no members, with its offsets."""
-        await self._run(group_admin.delete_group(self._cluster, group))
-
-    async def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed in topics that no member reads."""
-        await self._run(group_admin.delete_offsets(self._cluster, group, partitions))
-
-    async def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        return await self._run(transaction_admin.describe_producers(self._cluster, partitions))
-
-    async def log_directories(self) -> dict[int, tuple[str, ...]]:
-        """The log directories of each broker, by its number."""
-        return await self._run(log_directories.log_directories(self._cluster))
-
-    async def describe_replica_logs(self, partitions: Iterable[TopicPartition]) -> tuple[ReplicaLog, ...]:
-        """Where the replicas of partitions are, how large they are, and which are on their way to another log directory."""
-        return await self._run(log_directories.describe_replica_logs(self._cluster, partitions))
-
-    async def move_replica_logs(self, broker: int, paths: Mapping[TopicPartition, str]) -> None:
-        """Begin to move replicas of a broker to other log directories of it; `describe_replica_logs` says how far they are."""
-        await self._run(log_directories.move_replica_logs(self._cluster, broker, paths))
-
-    async def describe_transactions(
-        self, transactional_ids: Sequence[str], *, skip_missing: bool = False
-    ) -> dict[str, TransactionDescription]:
-        """An id that is not there is refused, or left out with `skip_missing`."""
-        return await self._run(
-            transaction_admin.describe_transactions(self._cluster, transactional_ids, skip_missing=skip_missing)
-        )
-
-    async def abort_transaction(self, transactional_id: str, *, start_ms: int | None = None) -> EndedTransaction:
-        """Abort the transaction that is open, or the one that began at `start_ms`, and fence its producer.
-
-        One that was decided already ends as it was decided. Raises OutcomeUnknown when nothing tells how it ended.
-        """
-        return await self._run(ending.abort_transaction(self._cluster, transactional_id, start_ms))
-
-    async def list_transactions(
-        self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
-    ) -> list[TransactionListing]:
-        """`duration_ms` leaves out those that have not run that long."""
-        return await self._run(
-            transaction_admin.list_transactions(
-                self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms
-            )
-        )
-
-    async def find_hanging_transactions(self, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
-        """Those that are open in these partitions although their coordinators do not have them open there."""
-        return await self._run(hanging.find_hanging(self._cluster, partitions))
-
-    async def abort_hanging_transaction(self, partition: TopicPartition, start_offset: int) -> HangingProducer:
-        """End one that hangs in a partition from this offset on, there alone, as aborted.
-
-        Raises IllegalState where none hangs there, or its producer has a transaction open.
-        """
-        return await self._run(hanging.abort_hanging(self._cluster, partition, start_offset))
+class AsyncClient(ClientCalls, AsyncBase):
+    """Asks a cluster. Tasks may share one, and need not take turns. See Client, whose methods these are."""

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.producer.core import ProducerCore, log_left_open
-from oncelog.client.producer.given_record import Headers, given_record
-from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.producer.partitioners import Partitioner
-from oncelog.client.producer.settings import RETRIES_MAX, producer_settings
-from oncelog.client.transports.asynchronous.base import AsyncBase
+from oncelog.client.net.flows import Flow
+from oncelog.client.producer.accumulator import Headers, OnDelivery, ProducerBatch, RecordMetadata, given_record
+from oncelog.client.producer.core import log_left_open
+from oncelog.client.transports.asynchronous.client import AsyncBase
 from oncelog.client.transports.asynchronous.transport import monotonic_ms, wall_clock_ms
-from oncelog.client.transports.left_open import say_lost
-from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
-from oncelog.security.values import PLAINTEXT, Security
+from oncelog.client.transports.calls.producer import ProducerCalls, say_lost
 
+T = TypeVar("T")
 CANCELLED = "the task in which this producer sends was cancelled, and what it had not written is lost"
 
 
 class AsyncDelivery:
-    """One record on its way."""
+    """One record that was sent, and its result."""
 
     __slots__ = ("_batch", "_place", "_wait")
 
     def __init__(
-        self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], Awaitable[None]]
+        self, batch: ProducerBatch, place: int, wait: Callable[[Callable[[], bool], float | None], Awaitable[None]]
     ) -> None:
         self._batch = batch
         self._place = place
@@ -54,79 +49,8 @@ class AsyncDelivery:
         return self._batch.result(self._place)
 
 
-class AsyncProducer(AsyncBase):
+class AsyncProducer(ProducerCalls, AsyncBase):
     """Writes records, each once and in order within its partition. See Producer, whose methods these are."""
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        acks: str | int = "all",
-        enable_idempotence: bool | None = None,
-        partitioner: str | Partitioner = "murmur2",
-        linger_ms: float = 5,
-        batch_bytes: int = 128 * 1024,
-        buffer_bytes_max: int = 32 * 1024 * 1024,
-        compression: str = "none",
-        delivery_timeout_ms: float = 120_000,
-        max_in_flight: int | None = None,
-        retries: int = RETRIES_MAX,
-        metadata_max_age_ms: float = 300_000,
-        client_id: str = "oncelog",
-        request_timeout_ms: float = 30_000,
-        call_timeout_ms: float = 60_000,
-        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
-        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
-        security: Security = PLAINTEXT,
-    ) -> None:
-        """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
-
-        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`, or
-        `retries` after its first attempt, fails. `max_in_flight` batches of a partition are sent before the first of them is
-        acknowledged: 5 with idempotence, 1 without it, unless it is given. `compression` is none, gzip, snappy, lz4 or zstd.
-
-        `acks` "all" waits for every replica, 1 for the leader; 0 waits for nothing, and no offset is known. Idempotence,
-        and with it "once and in order", needs "all", and is on where that is: with 1 a record may be written twice, with 0
-        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky",
-        "roundrobin" or a function of topic, key, value and PartitionsOfTopic. Where it has no opinion, as for records without
-        a key, records go to one partition that has a leader, until that has been given `batch_bytes`, and then to the next.
-        New partitions and leaders are found within `metadata_max_age_ms`.
-        Raises ValueError for a value that is none, or that does not go with the others.
-        """
-        super().__init__(
-            ClientSettings(
-                parse_addresses(bootstrap_servers, security),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                call_timeout_ms=call_timeout_ms,
-                security=security,
-                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
-            )
-        )
-        self._one_call_at_a_time = asyncio.Lock()
-        self._waiters: list[asyncio.Future[None]] = []
-        self._pump: asyncio.Task[None] | None = None
-        self._core = ProducerCore(
-            self._cluster,
-            producer_settings(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                linger_ms=linger_ms,
-                batch_bytes=batch_bytes,
-                buffer_bytes_max=buffer_bytes_max,
-                compression=compression,
-                delivery_timeout_ms=delivery_timeout_ms,
-                max_in_flight=max_in_flight,
-                retries=retries,
-                metadata_max_age_ms=metadata_max_age_ms,
-                acks=acks,
-                enable_idempotence=enable_idempotence,
-                partitioner=partitioner,
-            ),
-            self._notify,
-        )
 
     async def send(
         self,
@@ -149,10 +73,10 @@ class AsyncProducer(AsyncBase):
         self._transport.require_loop()
         record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
-            await self._run(self._core.learn_topic(topic, partition))
+            await self._transport.run(self._core.learn_topic(topic, partition))
         await self._wait(lambda: self._core.has_room, self._settings.call_timeout_ms)
         batch, place = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
-        if self._core.is_news(batch):
+        if self._core.must_wake_sender(batch):
             self._wake()
         return AsyncDelivery(batch, place, self._wait)
 
@@ -163,35 +87,19 @@ class AsyncProducer(AsyncBase):
         self._wake()
         await self._wait(lambda: self._core.is_flushed, timeout_ms)
         failure = self._core.failure
-        self._core.settle_failure(failure)
+        self._core.mark_reported(failure)
         if failure is not None:
             raise failure
-
-    async def init_transactions(self) -> None:
-        """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
-        async with self._one_call_at_a_time:
-            await self._run(self._core.init())
 
     async def begin_transaction(self) -> None:
         """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
         self._core.begin()
 
-    async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
-    ) -> None:
-        """Make a group's offsets part of the transaction.
-
-        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
-        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
-        """
-        async with self._one_call_at_a_time:
-            await self._run(self._core.commit_offsets(group, offsets))
-
     async def commit_transaction(self) -> None:
         """Write what is left and commit. Raises TransactionFailed, ProducerFenced or OutcomeUnknown."""
         async with self._one_call_at_a_time:
             await self.flush()
-            await self._run(self._core.commit())
+            await self._transport.run(self._core.commit())
 
     async def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
@@ -203,7 +111,7 @@ class AsyncProducer(AsyncBase):
         self._core.drop()
         self._wake()
         await self._wait(lambda: self._core.is_dropped, None)
-        await self._run(self._core.abort(goes_on=goes_on))
+        await self._transport.run(self._core.abort(goes_on=goes_on))
 
     async def close(self) -> None:
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
@@ -212,31 +120,31 @@ class AsyncProducer(AsyncBase):
         Raises, when everything is closed, what kept a record from being written that neither `flush` nor the record's delivery
         or callback has told; in the place of another exception that ends a `with` block, it is a note of that one.
         """
-        if self._pump is not None and not self._pump.done():
+        if self._sender is not None and not self._sender.done():
             self._transport.require_loop()
         await self._abort_open_transaction()
-        if self._pump is not None and not self._pump.done():
+        if self._sender is not None and not self._sender.done():
             self._core.stop()
             self._wake()
-            await asyncio.wait((self._pump,))  # who is cancelled here has closed nothing, and lost nothing
+            await asyncio.wait((self._sender,))  # who is cancelled here has closed nothing, and lost nothing
         self._core.stop()
         await super().close()
         self._core.raise_if_ended()
         if not self._core.is_flushed:
             raise IllegalState(CANCELLED)
-        unheard = self._core.take_unheard()
-        if unheard is not None:
-            raise unheard
+        unreported = self._core.take_unreported_error()
+        if unreported is not None:
+            raise unreported
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             await self.close()
-        except Exception as unheard:
+        except Exception as unreported:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {unheard}")
+            error.add_note(f"closing the producer: {unreported}")
 
     async def _abort_open_transaction(self) -> None:
         """A call of another task that is about the transaction is ended by the close, and not waited for."""
@@ -251,27 +159,43 @@ class AsyncProducer(AsyncBase):
         except ClientError as error:
             log_left_open(error)
 
+    async def _run(self, flow: Flow[T]) -> T:
+        """Run a call that is about a transaction, after those before."""
+        try:
+            async with self._one_call_at_a_time:
+                return await super()._run(flow)
+        finally:
+            flow.close()
+
+    def _start(self) -> None:
+        """The sending task starts with the first call: there may be no event loop yet."""
+        self._one_call_at_a_time = asyncio.Lock()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._sender: asyncio.Task[None] | None = None
+
     def _wake(self) -> None:
-        """Have the sending task look again; it starts with the first call, when there is an event loop."""
-        if self._pump is None:
-            self._pump = asyncio.create_task(self._transport.run(self._core.pump()))
-            self._pump.add_done_callback(self._pump_ended)
+        """Have the sending task look again."""
+        if self._sender is None:
+            flow = self._core.run_sender()
+            self._sender = asyncio.create_task(self._transport.run(flow))
+            self._sender.add_done_callback(self._sender_ended)
+            self._sender.add_done_callback(lambda _: flow.close())  # a task that is cancelled may never have begun
         self._transport.wake()
 
-    def _pump_ended(self, pump: asyncio.Task[None]) -> None:
+    def _sender_ended(self, sender: asyncio.Task[None]) -> None:
         """An event loop that ends cancels its tasks, and nobody may be there who calls this producer once more."""
-        if pump.cancelled() and (count := self._core.unwritten):
+        if sender.cancelled() and (count := self._core.unwritten):
             say_lost(count, "the task in which an asyncio producer sends was cancelled before the producer was closed")
-        self._notify()
+        self._changed()
 
     async def _wait(self, is_so: Callable[[], bool], timeout_ms: float | None) -> None:
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 while not is_so():
-                    if self._core.is_closed and (self._pump is None or self._pump.done()):
+                    if self._core.is_closed and (self._sender is None or self._sender.done()):
                         raise IllegalState("this producer was closed")
                     self._core.raise_if_ended()
-                    if self._pump is not None and self._pump.done():
+                    if self._sender is not None and self._sender.done():
                         raise IllegalState(CANCELLED)
                     changed = asyncio.get_running_loop().create_future()
                     self._waiters.append(changed)
@@ -279,7 +203,7 @@ class AsyncProducer(AsyncBase):
         except TimeoutError as error:
             raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms") from error
 
-    def _notify(self) -> None:
+    def _changed(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

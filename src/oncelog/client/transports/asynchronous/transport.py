@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.connection import BrokerConnection, handshake_bytes, in_flight
 from oncelog.client.net.flows import (
-    Call,
+    Callback,
     ConnectionUse,
     Draw,
     Effect,
@@ -63,12 +63,12 @@ class AsyncLink:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         connection: BrokerConnection,
-        lane: ConnectionUse,
+        use: ConnectionUse,
     ) -> None:
         self.reader = reader
         self.writer = writer
         self.connection = connection
-        self.lane = lane
+        self.use = use
         self.reading: asyncio.Task[None] | None = None
         self.renew_at_ms = float("inf")
 
@@ -101,7 +101,7 @@ class AsyncLink:
                 raise
 
     async def _ask(self, request: ApiRequest) -> Any:
-        pending = PendingRequest(self.connection.address, request, self.lane)
+        pending = PendingRequest(self.connection.address, request, self.use)
         answered = asyncio.get_running_loop().create_future()
         pending.on_done = partial(_settle, answered)
         self.writer.writelines(self.connection.send(pending))  # type: ignore[arg-type]
@@ -209,14 +209,14 @@ class AsyncTransport:
                 return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return wall_clock_ms()
-            case Call():
+            case Callback():
                 result = effect.function()
                 return await result if inspect.isawaitable(result) else result
 
     async def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        pending = PendingRequest(effect.address, effect.request, effect.lane)
-        name = effect.address, effect.lane
+        pending = PendingRequest(effect.address, effect.request, effect.use)
+        name = effect.address, effect.use
         link = self._links.get(name)
         if link is None or name in self._opening or monotonic_ms() >= link.renew_at_ms:
             self._send_when_open(pending, timeout_ms)
@@ -228,7 +228,7 @@ class AsyncTransport:
 
     def _send_when_open(self, pending: PendingRequest, timeout_ms: float) -> None:
         """Send in order once there is a connection; who waits for another broker does not wait for this one."""
-        name = pending.address, pending.lane
+        name = pending.address, pending.use
         is_first = name not in self._opening
         self._opening.setdefault(name, []).append((pending, timeout_ms))
         if is_first:
@@ -274,16 +274,16 @@ class AsyncTransport:
         else:
             pending.answer(None)
 
-    async def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> AsyncLink:
+    async def _link(self, address: Address, use: ConnectionUse, timeout_ms: float) -> AsyncLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
-        name = address, lane
+        name = address, use
         async with self._connecting.setdefault(name, asyncio.Lock()):
             link = self._links.get(name)
             if link is not None and monotonic_ms() >= link.renew_at_ms:
                 link = await self._renewed(link)
-            return link or await self._connect(address, lane, min(timeout_ms, self._settings.connect_timeout_ms))
+            return link or await self._connect(address, use, min(timeout_ms, self._settings.connect_timeout_ms))
 
-    async def _connect(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> AsyncLink:
+    async def _connect(self, address: Address, use: ConnectionUse, timeout_ms: float) -> AsyncLink:
         timeout_s = timeout_ms / 1000
         security = self._settings.security
         connection = BrokerConnection(address, self._settings.client_id)
@@ -297,7 +297,7 @@ class AsyncTransport:
             if self._context is None or not isinstance(error, OSError):
                 raise ConnectionLost(f"{address}: {error}", sent=False) from error
             raise opening_failure(connection, security, error) from error
-        link = AsyncLink(reader, writer, connection, lane)
+        link = AsyncLink(reader, writer, connection, use)
         try:
             await asyncio.wait_for(link.handshake(), timeout_s)
         except (OSError, EOFError, WireError, TimeoutError) as error:
@@ -312,7 +312,7 @@ class AsyncTransport:
         link.reading = asyncio.create_task(self._read(link))
         if security.login is not None:
             await self._log_in(link, security.login, timeout_s)
-        self._links[address, lane] = link
+        self._links[address, use] = link
         return link
 
     async def _log_in(self, link: AsyncLink, login: Login, timeout_s: float) -> None:
@@ -387,13 +387,13 @@ class AsyncTransport:
     def _give_up_late(self, awaited: tuple[PendingRequest, ...], now_ms: float) -> None:
         """An answer that is late ends its connection: those behind it would be late as well."""
         for pending in awaited:
-            if pending.is_late(now_ms) and (pending.address, pending.lane) in self._links:
+            if pending.is_late(now_ms) and (pending.address, pending.use) in self._links:
                 self._drop(
-                    self._links[pending.address, pending.lane], f"no answer to {pending.request.api.name} in time"
+                    self._links[pending.address, pending.use], f"no answer to {pending.request.api.name} in time"
                 )
 
     def _drop(self, link: AsyncLink, reason: str) -> None:
-        name = link.connection.address, link.lane
+        name = link.connection.address, link.use
         if self._links.get(name) is link:
             del self._links[name]
         if link.reading is not None and link.reading is not asyncio.current_task():

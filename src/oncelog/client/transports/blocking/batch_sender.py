@@ -1,4 +1,4 @@
-"""The blocking sender of ready-made record batches: what a task, or a driver that pumps, writes with."""
+"""The blocking sender of ready-made record batches: tasks write with it, and drivers that send themselves."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from typing_extensions import Buffer
 
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.producer.lanes import Written
-from oncelog.client.producer.producing import ProduceFlow
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
+from oncelog.client.producer.partition_queue import Written
+from oncelog.client.producer.producing import Sender
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.transports.blocking.transport import monotonic_ms
 from oncelog.client.values import ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.security.values import PLAINTEXT, Security
@@ -55,7 +54,7 @@ class BatchSender(BlockingBase):
             )
         )
         self._waiting_bytes_max = waiting_bytes_max
-        self._flow = ProduceFlow(
+        self._sender = Sender(
             self._cluster,
             identity,
             transactional_id=transactional_id,
@@ -66,15 +65,15 @@ class BatchSender(BlockingBase):
     def send(self, batches: Mapping[TopicPartition, Sequence[Buffer]]) -> None:
         """Send unstamped batches, in order within each partition. The first of all partitions leave in one request.
 
-        Returns when they are on their way or queued; `flush` waits for the acknowledgements. Raises TransactionFailed,
+        Returns when they are in flight or queued; `flush` waits for the acknowledgements. Raises TransactionFailed,
         ProducerFenced or BrokerRefused, for these batches or earlier ones; the sender is of no use then.
         """
         for partition, several in batches.items():
             for data in several:
-                self._flow.enqueue(partition, data, monotonic_ms())
-        if not self._flow.is_idle:
+                self._sender.enqueue(partition, data, monotonic_ms())
+        if not self._sender.is_idle:
             self._step(0)
-        while self._flow.waiting_bytes > self._waiting_bytes_max:
+        while self._sender.waiting_bytes > self._waiting_bytes_max:
             self._step()
 
     def flush(self) -> dict[TopicPartition, Written]:
@@ -82,19 +81,19 @@ class BatchSender(BlockingBase):
 
         Raises as `send` does.
         """
-        while not self._flow.is_idle:
+        while not self._sender.is_idle:
             self._step()
-        if self._flow.error is not None:
-            raise self._flow.error
-        return self._flow.written()
+        if self._sender.error is not None:
+            raise self._sender.error
+        return self._sender.written()
 
     def begin(self, identity: ProducerIdentity) -> None:
         """Go on in the next transaction, under its identity, over the same connections. Everything must be flushed."""
-        self._flow.begin(identity)
+        self._sender.begin(identity)
 
     def _step(self, timeout_ms: float | None = None) -> None:
-        self._run(self._flow.step(timeout_ms))
-        refusal = self._flow.take_refusal()
+        self._run(self._sender.step(timeout_ms))
+        refusal = self._sender.take_refusal()
         if refusal is not None:
-            self._flow.fail(refusal)
+            self._sender.fail(refusal)
             raise refusal

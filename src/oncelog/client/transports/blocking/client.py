@@ -1,287 +1,90 @@
-"""The blocking client: questions to a cluster, answered on the calling thread."""
+"""The blocking client, and the base of every blocking object."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self, TypeVar
 
-from oncelog.client.admin import ending, hanging, log_directories, reassignments, topic_rights
-from oncelog.client.admin import groups as group_admin
-from oncelog.client.admin import operations as admin
-from oncelog.client.admin import transactions as transaction_admin
-from oncelog.client.consumer import offsets
-from oncelog.client.groups.values import GroupDescription, GroupListing
-from oncelog.client.net import cluster, metadata
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.topic_values import TopicDescription
-from oncelog.client.transaction_values import EndedTransaction, HangingProducer
-from oncelog.client.transports.blocking.base import BlockingBase
-from oncelog.client.values import (
-    BrokerVersions,
-    ClusterDescription,
-    ConfigChange,
-    ConfigEntry,
-    ConfigResource,
-    GroupMetadata,
-    IsolationLevel,
-    NewTopic,
-    OffsetAndMetadata,
-    OffsetAndTimestamp,
-    OffsetSpec,
-    PartitionReassignment,
-    ProducerState,
-    ReplicaLog,
-    TopicPartition,
-    TransactionDescription,
-    TransactionListing,
-    TransactionVersion,
-)
-from oncelog.security.values import PLAINTEXT, Security
+from oncelog.client.net.flows import Flow
+from oncelog.client.net.settings import ClientSettings
+from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
+from oncelog.client.transports.blocking.transport import BlockingTransport
+from oncelog.client.transports.calls.call import BlockingCalls
+from oncelog.client.transports.calls.client import ClientCalls
+
+T = TypeVar("T")
 
 
-class Client(BlockingBase):
-    """Asks a cluster. Threads may share one; they take turns.
+class BlockingBase(BlockingCalls):
+    """A transport and its end. Threads that share one take turns: one call runs at a time."""
 
-    Every method raises BrokerRefused when a broker says no, and RetriesExhausted when none answers in time.
-    """
+    def __init__(self, settings: ClientSettings) -> None:
+        super().__init__(settings)
+        self._ownership = Ownership()
+        self._lock = OwnedCondition(self._ownership)
+        self._transport = BlockingTransport(settings, self._lock)
+        self._one_at_a_time = OwnedLock(self._ownership)
 
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        client_id: str = "oncelog",
-        request_timeout_ms: float = 30_000,
-        connect_timeout_ms: float = 10_000,
-        call_timeout_ms: float = 60_000,
-        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
-        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
-        security: Security = PLAINTEXT,
+    def _run(self, flow: Flow[T]) -> T:
+        try:
+            with self._one_at_a_time.ours():
+                return self._transport.run(flow)
+        finally:
+            flow.close()
+
+    def _held(self) -> AbstractContextManager[object]:
+        return self._lock.ours()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """`bootstrap_servers` is "host:port,host:port". Nothing is connected before the first question."""
-        super().__init__(
-            ClientSettings(
-                parse_addresses(bootstrap_servers, security),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                connect_timeout_ms=connect_timeout_ms,
-                call_timeout_ms=call_timeout_ms,
-                security=security,
-                retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
-            )
-        )
+        self.close()
 
-    def metadata(
-        self, topics: Iterable[str] | None = None, wanted: Iterable[TopicPartition] = ()
-    ) -> dict[str, TopicDescription]:
-        """Describe some topics, or all. A topic that does not exist carries its error.
 
-        That a topic is not there, or one of the partitions `wanted`, is said when every node says so. Which topics there are
-        one node says; see `topics_of_every_node`.
-        """
-        described = self._run(admin.describe_topics(self._cluster, topics, wanted))
-        return {topic.name: topic for topic in described}
+class Client(ClientCalls, BlockingBase):
+    """Asks a cluster, on the calling thread. Threads may share one; they take turns."""
 
-    def topics_of_every_node(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
-        """Describe some topics, or all that a node knows, with all partitions that one knows of each.
 
-        A node may not have heard of the newest yet.
-        """
-        described = self._run(metadata.topics_of_every_node(self._cluster, topics))
-        return {topic.name: topic for topic in described}
+class BackgroundRun:
+    """A thread that carries one flow to its end, and then calls `ended`."""
 
-    def leader_epoch(self, partition: TopicPartition) -> int:
-        """The newest leader epoch of a partition that this client has heard of; -1 where it has heard of none. Asks nobody."""
-        return self._cluster.leader_epoch(partition)
+    def __init__(self, transport: BlockingTransport, flow: Flow[None], ended: Callable[[], None], name: str) -> None:
+        self._transport = transport
+        self._flow = flow
+        self._ended = ended
+        self._name = name
+        self._thread: threading.Thread | None = None
+        self._running = threading.Lock()
+        self.is_over = False
 
-    def describe_cluster(self) -> ClusterDescription:
-        return self._run(admin.describe_cluster(self._cluster))
+    def start(self) -> None:
+        """Once. Where a signal's handler has raised amid it, again: of two threads, one has nothing to do."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread
 
-    def finalized_features(self) -> dict[str, int]:
-        """The feature levels the cluster has agreed on."""
-        return dict(self._run(cluster.handshake(self._cluster)).features)
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+        with self._running:  # by whom it may be run that was not noted
+            return
 
-    def transaction_version(self) -> TransactionVersion:
-        """The transaction protocol to speak with this cluster."""
-        return self._run(cluster.transaction_version(self._cluster))
-
-    def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create topics, and return when they have leaders."""
-        self._run(admin.create_topics(self._cluster, topics))
-
-    def reassign_partitions(self, replicas: Mapping[TopicPartition, Sequence[int] | None]) -> None:
-        """Have these brokers keep these partitions, the first one lead. `partition_reassignments` says what is still under way;
-        None ends that.
-        """
-        self._run(reassignments.reassign_partitions(self._cluster, replicas))
-
-    def partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
-        return self._run(reassignments.partition_reassignments(self._cluster))
-
-    def delete_topics(self, names: Sequence[str]) -> None:
-        self._run(admin.delete_topics(self._cluster, names))
-
-    def create_partitions(self, counts: Mapping[str, int]) -> None:
-        """Give topics so many partitions, and return when they have leaders."""
-        self._run(admin.create_partitions(self._cluster, counts))
-
-    def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Delete what is before these offsets, -1 for everything; return where each partition begins now."""
-        return self._run(admin.delete_records(self._cluster, before))
-
-    def broker_versions(self) -> list[BrokerVersions]:
-        """The versions of each API that each broker serves."""
-        return self._run(admin.broker_versions(self._cluster))
-
-    def describe_configs(
-        self,
-        *,
-        topics: Sequence[str] = (),
-        groups: Sequence[str] = (),
-        broker: int | None = None,
-        every_broker: bool = False,
-        documentation: bool = False,
-    ) -> dict[str, tuple[ConfigEntry, ...]]:
-        """The settings of topics and groups, by name, of a broker, by its number as text, and, under "", what was changed of
-        every broker's.
-
-        A group need not be there. Raises ValueError where two of them have the same name.
-        """
-        return self._run(
-            admin.describe_configs(
-                self._cluster,
-                topics=topics,
-                groups=groups,
-                broker=broker,
-                every_broker=every_broker,
-                documentation=documentation,
-            )
-        )
-
-    def unwritable_topics(self, topics: Iterable[str]) -> frozenset[str]:
-        """Those of the topics that this user may see but not write. Raises UnsupportedVersion where brokers do not tell."""
-        return self._run(topic_rights.unwritable_topics(self._cluster, topics))
-
-    def alter_configs(
-        self, resource: ConfigResource, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> None:
-        """Change some settings of a topic, group or broker and leave the others."""
-        self._run(admin.alter_configs(self._cluster, resource, changes, validate_only=validate_only))
-
-    def list_offsets(
-        self,
-        partitions: Mapping[TopicPartition, int],
-        *,
-        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-    ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition the first offset at or after a time in ms, or what an OffsetSpec says."""
-        return self._run(offsets.list_offsets(self._cluster, partitions, isolation_level))
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offsets."""
-        found = self.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-        return {partition: answer.offset for partition, answer in found.items()}
-
-    def end_offsets(
-        self,
-        partitions: Iterable[TopicPartition],
-        *,
-        isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
-        at_least: Mapping[TopicPartition, int] | None = None,
-    ) -> dict[TopicPartition, int]:
-        """The last stable offsets, or the high watermarks for read_uncommitted.
-
-        `at_least` is what you know of some ends. That one is before it is believed when no node names another leader.
-        """
-        return self._run(offsets.end_offsets(self._cluster, partitions, isolation_level, at_least or {}))
-
-    def committed_offsets(
-        self,
-        group: str,
-        partitions: Iterable[TopicPartition] | None = None,
-        *,
-        require_stable: bool = True,
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What a group has committed. A partition without an offset is left out.
-
-        With `require_stable`, waits until no open transaction has an offset of the group pending.
-        """
-        return self._run(offsets.committed_offsets(self._cluster, group, partitions, require_stable))
-
-    def commit_offsets(
-        self, group: str, committed: Mapping[TopicPartition, OffsetAndMetadata], *, retention_ms: int | None = None
-    ) -> None:
-        """Commit offsets outside any transaction, for a group without members.
-
-        They are kept for `retention_ms` from now on, whatever happens meanwhile; without it as the broker's
-        offsets.retention.minutes says.
-        """
-        self._run(offsets.commit_offsets(self._cluster, GroupMetadata(group), committed, retention_ms=retention_ms))
-
-    def list_groups(self, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """Every group, or those in some states and of some types."""
-        return self._run(group_admin.list_groups(self._cluster, states=states, types=types))
-
-    def describe_group(self, group: str) -> GroupDescription:
-        """One group, of the classic protocol or of KIP-848. A group that is not there is Dead."""
-        return self._run(group_admin.describe_group(self._cluster, group))
-
-    def delete_group(self, group: str) -> None:
-        """Delete a group that has no members, with its offsets."""
-        self._run(group_admin.delete_group(self._cluster, group))
-
-    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what a group has committed in topics that no member reads."""
-        self._run(group_admin.delete_offsets(self._cluster, group, partitions))
-
-    def describe_producers(
-        self, partitions: Iterable[TopicPartition]
-    ) -> dict[TopicPartition, tuple[ProducerState, ...]]:
-        return self._run(transaction_admin.describe_producers(self._cluster, partitions))
-
-    def log_directories(self) -> dict[int, tuple[str, ...]]:
-        """The log directories of each broker, by its number."""
-        return self._run(log_directories.log_directories(self._cluster))
-
-    def describe_replica_logs(self, partitions: Iterable[TopicPartition]) -> tuple[ReplicaLog, ...]:
-        """Where the replicas of partitions are, how large they are, and which are on their way to another log directory."""
-        return self._run(log_directories.describe_replica_logs(self._cluster, partitions))
-
-    def move_replica_logs(self, broker: int, paths: Mapping[TopicPartition, str]) -> None:
-        """Begin to move replicas of a broker to other log directories of it; `describe_replica_logs` says how far they are."""
-        self._run(log_directories.move_replica_logs(self._cluster, broker, paths))
-
-    def describe_transactions(
-        self, transactional_ids: Sequence[str], *, skip_missing: bool = False
-    ) -> dict[str, TransactionDescription]:
-        """An id that is not there is refused, or left out with `skip_missing`."""
-        return self._run(
-            transaction_admin.describe_transactions(self._cluster, transactional_ids, skip_missing=skip_missing)
-        )
-
-    def abort_transaction(self, transactional_id: str, *, start_ms: int | None = None) -> EndedTransaction:
-        """Abort the transaction that is open, or the one that began at `start_ms`, and fence its producer.
-
-        One that was decided already ends as it was decided. Raises OutcomeUnknown when nothing tells how it ended.
-        """
-        return self._run(ending.abort_transaction(self._cluster, transactional_id, start_ms))
-
-    def list_transactions(
-        self, *, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
-    ) -> list[TransactionListing]:
-        """`duration_ms` leaves out those that have not run that long."""
-        return self._run(
-            transaction_admin.list_transactions(
-                self._cluster, states=states, producer_ids=producer_ids, duration_ms=duration_ms
-            )
-        )
-
-    def find_hanging_transactions(self, partitions: Iterable[TopicPartition]) -> list[HangingProducer]:
-        """Those that are open in these partitions although their coordinators do not have them open there."""
-        return self._run(hanging.find_hanging(self._cluster, partitions))
-
-    def abort_hanging_transaction(self, partition: TopicPartition, start_offset: int) -> HangingProducer:
-        """End one that hangs in a partition from this offset on, there alone, as aborted.
-
-        Raises IllegalState where none hangs there, or its producer has a transaction open.
-        """
-        return self._run(hanging.abort_hanging(self._cluster, partition, start_offset))
+    def _run(self) -> None:
+        if not self._running.acquire(blocking=False):
+            return
+        try:
+            self._transport.run(self._flow)
+        finally:
+            self.is_over = True
+            self._ended()
+            self._running.release()

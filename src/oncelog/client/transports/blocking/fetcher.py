@@ -7,9 +7,8 @@ from collections import deque
 from oncelog.client.consumer.fetching import MIB, Fetches, FetchSettings
 from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.net.flows import ConnectionUse
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.values import IsolationLevel, TopicPartition
 from oncelog.security.values import PLAINTEXT, Security
 
@@ -71,7 +70,7 @@ class Fetcher(BlockingBase):
         self._fetches.stop(partition)
 
     def poll(self, timeout_ms: float = 1000) -> list[FetchedBatches]:
-        """What the next answer has of the partitions being read; nothing if none comes in time.
+        """The next answer for the partitions being read; empty if none comes in time.
 
         A partition without new records is in the list too, with no chunks. Raises OffsetOutOfRange, BrokerRefused or
         RetriesExhausted.
@@ -79,7 +78,7 @@ class Fetcher(BlockingBase):
         if not self._answers:
             self._run(self._take_answers(timeout_ms))
         nothing: deque[FetchedBatches] = deque()
-        # No function is called from here on: a signal's handler that raises is heard before, and leaves the answers here.
+        # No function is called from here on: a signal's handler that raises does so before, and leaves the answers here.
         answers, self._answers = self._answers, nothing
         return [*answers]
 

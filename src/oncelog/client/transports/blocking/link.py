@@ -1,8 +1,9 @@
-"""A connected socket and the connection that gives its bytes a meaning."""
+"""A connected socket, the protocol on it, and the thread that connects: callers of other brokers do not wait for it."""
 
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
@@ -83,14 +84,14 @@ class Incoming:
 class BlockingLink:
     """A socket, with TLS or without, and what is said over it."""
 
-    __slots__ = ("connection", "incoming", "is_encrypted", "lane", "renew_at_ms", "socket")
+    __slots__ = ("connection", "incoming", "is_encrypted", "renew_at_ms", "socket", "use")
 
     def __init__(
-        self, connected: socket.socket, connection: BrokerConnection, lane: ConnectionUse, *, is_encrypted: bool
+        self, connected: socket.socket, connection: BrokerConnection, use: ConnectionUse, *, is_encrypted: bool
     ) -> None:
         self.socket = connected
         self.connection = connection
-        self.lane = lane
+        self.use = use
         self.is_encrypted = is_encrypted
         self.incoming = Incoming()
         self.renew_at_ms = float("inf")
@@ -99,7 +100,7 @@ class BlockingLink:
     def open(
         cls,
         address: Address,
-        lane: ConnectionUse,
+        use: ConnectionUse,
         settings: ClientSettings,
         context: SSLContext | None,
         timeout_ms: float,
@@ -116,7 +117,7 @@ class BlockingLink:
             connected.settimeout(_seconds_until(until_ms))
             if context is not None:
                 connected = context.wrap_socket(connected, server_hostname=address.host)
-            link = cls(connected, connection, lane, is_encrypted=context is not None)
+            link = cls(connected, connection, use, is_encrypted=context is not None)
             link.handshake(until_ms)
             if settings.security.login is not None:
                 link.log_in(settings.security.login, _seconds_until(until_ms))
@@ -135,7 +136,7 @@ class BlockingLink:
                 return
 
     def log_in(self, login: Login, timeout_s: float) -> None:
-        """Authenticate, for the first time or again. What is on its way is answered before (KIP-368).
+        """Authenticate, for the first time or again. Requests in flight are answered before (KIP-368).
 
         Raises AuthenticationFailed, ConnectionLost, OSError, EOFError or WireError.
         """
@@ -144,7 +145,7 @@ class BlockingLink:
         steps = begin_log_in(self.connection.address, login, timeout_s)
         request = next(steps)
         while True:
-            pending = PendingRequest(self.connection.address, request, self.lane)
+            pending = PendingRequest(self.connection.address, request, self.use)
             self.send(self.connection.send(pending))
             while not pending.is_done:
                 self.connection.receive(self.incoming.receive(self.socket, until_ms=until_ms))
@@ -171,7 +172,7 @@ class BlockingLink:
                 waiting[0] = waiting[0][sent_bytes:]
 
     def is_closed(self) -> bool:
-        """Whether the other side has ended an idle connection, or sent what nobody asked for."""
+        """True if the other side has ended an idle connection, or sent bytes that answer no request."""
         self.socket.settimeout(0)
         try:
             self.socket.recv(1)
@@ -180,7 +181,7 @@ class BlockingLink:
         return True
 
     def is_waiting(self, error: OSError) -> bool:
-        """Whether a socket that does not wait has nothing yet. With TLS, what came may be no part of a message."""
+        """True if a non-blocking socket has nothing yet. With TLS, bytes may have come that are no part of a message."""
         if not self.is_encrypted:
             return isinstance(error, BlockingIOError)
         from ssl import SSLWantReadError, SSLWantWriteError
@@ -189,5 +190,53 @@ class BlockingLink:
 
 
 def _seconds_until(time_ms: float) -> float:
-    """What a socket may take; never 0, which would mean not to wait at all."""
+    """The timeout of a socket; never 0, which would make it non-blocking."""
     return max(0.001, time_ms / 1000 - time.monotonic())
+
+
+class Opening:
+    """`finished` is called once, on the thread, when there is a `link` or the `failure` is known.
+
+    `waiting` has the requests that are to be sent then, with the time for the answer of each.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        use: ConnectionUse,
+        settings: ClientSettings,
+        context: SSLContext | None,
+        timeout_ms: float,
+        finished: Callable[[Opening], None],
+    ) -> None:
+        self.name = address, use
+        self.waiting: list[tuple[PendingRequest, float]] = []
+        self.link: BlockingLink | None = None
+        self.failure: ClientError = ConnectionLost(f"{address}: this client was closed", sent=False)
+        self._settings = settings
+        self._context = context
+        self._timeout_ms = timeout_ms
+        self._finished = finished
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+        threading.Thread(target=self._open, name="oncelog-connecting", daemon=True).start()
+
+    def abandon(self) -> None:
+        """Nobody waits for the connection any more."""
+        with self._lock:
+            self._is_abandoned = True
+            if self.link is not None:
+                self.link.socket.close()
+
+    def _open(self) -> None:
+        link: BlockingLink | None = None
+        try:
+            link = BlockingLink.open(*self.name, self._settings, self._context, self._timeout_ms)
+        except ClientError as error:
+            self.failure = error
+        finally:
+            with self._lock:
+                self.link = link
+                if self._is_abandoned and link is not None:
+                    link.socket.close()
+            self._finished(self)

@@ -1,4 +1,4 @@
-"""Whose an object is: a process that was forked has a copy of it, and of its sockets, but none of its threads."""
+"""Ownership of an object by one process: a forked one has a copy of it and of its sockets, but none of its threads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class OwnedLock:
         return self._lock
 
     def is_free(self) -> bool:
-        """Whether no other thread has it."""
+        """True if no other thread holds it."""
         is_taken = self._lock.acquire(blocking=False)
         if is_taken:
             self._lock.release()

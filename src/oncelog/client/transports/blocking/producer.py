@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
 
 from oncelog.client.errors import ClientError, IllegalState, RetriesExhausted
-from oncelog.client.net.cluster import Cluster
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
-from oncelog.client.producer.core import ProducerCore, log_left_open
-from oncelog.client.producer.given_record import Headers, given_record
-from oncelog.client.producer.open_batch import OnDelivery, OpenBatch, RecordMetadata
-from oncelog.client.producer.partitioners import Partitioner
-from oncelog.client.producer.settings import RETRIES_MAX, producer_settings
+from oncelog.client.producer.accumulator import Headers, OnDelivery, ProducerBatch, RecordMetadata, given_record
+from oncelog.client.producer.core import log_left_open
 from oncelog.client.producer.state import ProducerPhase
-from oncelog.client.transports.blocking.background_run import BackgroundRun
-from oncelog.client.transports.blocking.ownership import OwnedCondition, OwnedLock, Ownership
+from oncelog.client.transports.blocking.client import BackgroundRun, BlockingBase
 from oncelog.client.transports.blocking.transport import BlockingTransport, monotonic_ms, wall_clock_ms
-from oncelog.client.transports.left_open import watch
-from oncelog.client.values import GroupMetadata, OffsetAndMetadata, TopicPartition
-from oncelog.security.values import PLAINTEXT, Security
+from oncelog.client.transports.calls.producer import ProducerCalls, watch
 
 
 class Delivery:
-    """One record on its way."""
+    """One record that was sent, and its result."""
 
     __slots__ = ("_batch", "_place", "_wait")
 
-    def __init__(self, batch: OpenBatch, place: int, wait: Callable[[Callable[[], bool], float | None], None]) -> None:
+    def __init__(
+        self, batch: ProducerBatch, place: int, wait: Callable[[Callable[[], bool], float | None], None]
+    ) -> None:
         self._batch = batch
         self._place = place
         self._wait = wait
@@ -48,7 +40,7 @@ class Delivery:
         return self._batch.result(self._place)
 
 
-class Producer:
+class Producer(ProducerCalls, BlockingBase):
     """Writes records, each once and in order within its partition. Threads may share one.
 
     With a `transactional_id`: `init_transactions` once, then `begin_transaction`, any number of `send` and
@@ -56,82 +48,6 @@ class Producer:
     a transaction otherwise: TransactionFailed (abort it and try again), ProducerFenced (another producer has the id now:
     stop) and OutcomeUnknown (it may be committed or not: stop, and read the log).
     """
-
-    def __init__(
-        self,
-        bootstrap_servers: str,
-        *,
-        transactional_id: str | None = None,
-        transaction_timeout_ms: int = 60_000,
-        acks: str | int = "all",
-        enable_idempotence: bool | None = None,
-        partitioner: str | Partitioner = "murmur2",
-        linger_ms: float = 5,
-        batch_bytes: int = 128 * 1024,
-        buffer_bytes_max: int = 32 * 1024 * 1024,
-        compression: str = "none",
-        delivery_timeout_ms: float = 120_000,
-        max_in_flight: int | None = None,
-        retries: int = RETRIES_MAX,
-        metadata_max_age_ms: float = 300_000,
-        client_id: str = "oncelog",
-        request_timeout_ms: float = 30_000,
-        call_timeout_ms: float = 60_000,
-        retry_backoff_ms: float = DEFAULT_RETRY.backoff_ms,
-        retry_backoff_max_ms: float = DEFAULT_RETRY.backoff_max_ms,
-        security: Security = PLAINTEXT,
-    ) -> None:
-        """A record waits up to `linger_ms` for others to share its batch of at most about `batch_bytes`.
-
-        `send` waits while `buffer_bytes_max` are not written; a record that is not written within `delivery_timeout_ms`, or
-        `retries` after its first attempt, fails. `max_in_flight` batches of a partition are sent before the first of them is
-        acknowledged: 5 with idempotence, 1 without it, unless it is given. `compression` is none, gzip, snappy, lz4 or zstd.
-
-        `acks` "all" waits for every replica, 1 for the leader; 0 waits for nothing, and no offset is known. Idempotence,
-        and with it "once and in order", needs "all", and is on where that is: with 1 a record may be written twice, with 0
-        it may be lost. `partitioner` is "murmur2" (the Java client's), "consistent_random" (librdkafka's), "sticky",
-        "roundrobin" or a function of topic, key, value and PartitionsOfTopic. Where it has no opinion, as for records without
-        a key, records go to one partition that has a leader, until that has been given `batch_bytes`, and then to the next.
-        New partitions and leaders are found within `metadata_max_age_ms`.
-        Raises ValueError for a value that is none, or that does not go with the others.
-        """
-        settings = ClientSettings(
-            parse_addresses(bootstrap_servers, security),
-            client_id=client_id,
-            request_timeout_ms=request_timeout_ms,
-            call_timeout_ms=call_timeout_ms,
-            security=security,
-            retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
-        )
-        self._settings = settings
-        self._ownership = Ownership()
-        self._changed = OwnedCondition(self._ownership)
-        self._one_call_at_a_time = OwnedLock(self._ownership)
-        self._core = ProducerCore(
-            Cluster(settings),
-            producer_settings(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                linger_ms=linger_ms,
-                batch_bytes=batch_bytes,
-                buffer_bytes_max=buffer_bytes_max,
-                compression=compression,
-                delivery_timeout_ms=delivery_timeout_ms,
-                max_in_flight=max_in_flight,
-                retries=retries,
-                metadata_max_age_ms=metadata_max_age_ms,
-                acks=acks,
-                enable_idempotence=enable_idempotence,
-                partitioner=partitioner,
-            ),
-            self._changed.notify_all,
-        )
-        self._calls = BlockingTransport(settings, self._changed)
-        self._lookups: list[BlockingTransport] = []
-        self._sending = BlockingTransport(settings, self._changed)
-        self._pump = BackgroundRun(self._sending, self._core.pump(), self._notify, name="oncelog-producer")
-        self._pump.start()
-        watch(self)
 
     def send(
         self,
@@ -154,64 +70,48 @@ class Producer:
         record = given_record(key, value, headers, wall_clock_ms() if timestamp_ms is None else timestamp_ms)
         if not self._core.knows(topic, partition):
             self._learn(topic, partition)
-        appended: tuple[OpenBatch, int] | None = None
-        is_news = False
+        appended: tuple[ProducerBatch, int] | None = None
+        must_wake_sender = False
 
         def append() -> bool:
-            nonlocal appended, is_news
+            nonlocal appended, must_wake_sender
             if self._core.has_room:
                 appended = self._core.append(topic, partition, record, monotonic_ms(), on_delivery)
-                is_news = self._core.is_news(appended[0])
+                must_wake_sender = self._core.must_wake_sender(appended[0])
             return appended is not None
 
         try:
-            with self._changed.ours():
+            with self._lock.ours():
                 append()
             if appended is None:
                 self._wait(append, self._settings.call_timeout_ms)
-            if is_news:
+            if must_wake_sender:
                 self._sending.wake()
-            assert appended is not None, "whoever has waited for it has it"
+            assert appended is not None, "the wait ends when it is appended"
             return Delivery(*appended, self._wait)
         except BaseException:
-            with self._changed.ours():
-                self._core.doubt_record(record, is_appended=appended is not None)
+            with self._lock.ours():
+                self._core.abort_if_maybe_appended(record, is_appended=appended is not None)
             self._sending.wake()
             raise
 
     def flush(self, timeout_ms: float | None = None) -> None:
         """Wait until every record is written. Raises what kept one from being written, or RetriesExhausted."""
-        with self._changed.ours():
+        with self._lock.ours():
             self._core.send_now()
         self._sending.wake()
         self._wait(lambda: self._core.is_flushed, timeout_ms)
-        with self._changed.ours():
+        with self._lock.ours():
             failure = self._core.failure
         # At last, and without a lock whose release a signal could follow: an interrupted flush leaves it to the next one.
-        self._core.settle_failure(failure)
+        self._core.mark_reported(failure)
         if failure is not None:
             raise failure
 
-    def init_transactions(self) -> None:
-        """Take the transactional id from whoever had it, and wait until their transaction has ended. Once."""
-        with self._one_call_at_a_time.ours():
-            self._calls.run(self._core.init())
-
     def begin_transaction(self) -> None:
         """Raises ProducerFenced or OutcomeUnknown when the producer is of no use any more."""
-        with self._changed.ours():
+        with self._lock.ours():
             self._core.begin()
-
-    def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str | GroupMetadata
-    ) -> None:
-        """Make a group's offsets part of the transaction.
-
-        `group` is a consumer's `group_metadata()`, so that a consumer whose partitions others have by now is refused
-        (KIP-447), or the name of a group without members. Raises TransactionFailed or ProducerFenced.
-        """
-        with self._one_call_at_a_time.ours():
-            self._calls.run(self._core.commit_offsets(group, offsets))
 
     def commit_transaction(self) -> None:
         """Write what is left and commit.
@@ -221,29 +121,29 @@ class Producer:
         """
         is_open = self._core.state is ProducerPhase.IN_TRANSACTION
         try:
-            with self._one_call_at_a_time.ours():
+            with self._one_at_a_time.ours():
                 self.flush()
-                self._calls.run(self._core.commit())
+                self._transport.run(self._core.commit())
         except ClientError:
             raise
         except BaseException:
             if is_open:
-                with self._changed.ours():
-                    self._core.doubt_commit()
+                with self._lock.ours():
+                    self._core.fail_if_maybe_committed()
             raise
 
     def abort_transaction(self) -> None:
         """Give up what is not written and abort. Raises ProducerFenced or OutcomeUnknown."""
-        with self._one_call_at_a_time.ours():
+        with self._one_at_a_time.ours():
             self._abort(goes_on=True)
 
     def _abort(self, *, goes_on: bool) -> None:
-        with self._changed.ours():
+        with self._lock.ours():
             self._core.require_transaction()
             self._core.drop()
         self._sending.wake()
         self._wait(lambda: self._core.is_dropped, None)
-        self._calls.run(self._core.abort(goes_on=goes_on))
+        self._transport.run(self._core.abort(goes_on=goes_on))
 
     def close(self) -> None:
         """Write what is left and end. A transaction that is open is aborted, as Java's producer does.
@@ -255,47 +155,44 @@ class Producer:
         """
         if self._ownership.is_ours:
             self._abort_open_transaction()
-            with self._changed.ours():
+            with self._lock.ours():
                 self._core.stop()
             self._sending.wake()
-            self._pump.join()
+            self._sender.join()
         self._sending.close()
-        self._calls.close()
+        super().close()
         for transport in self._lookups:
             transport.close()
         if self._ownership.is_ours:
             self._core.raise_if_ended()
-            unheard = self._core.take_unheard()
-            if unheard is not None:
-                raise unheard
-
-    def __enter__(self) -> Self:
-        return self
+            unreported = self._core.take_unreported_error()
+            if unreported is not None:
+                raise unreported
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         try:
             self.close()
-        except Exception as unheard:
+        except Exception as unreported:
             if error is None:
                 raise
-            error.add_note(f"closing the producer: {unheard}")
+            error.add_note(f"closing the producer: {unreported}")
 
     def unwritten(self) -> int:
         """How many records would be lost if this process ended now."""
         if not self._ownership.is_ours:
             return 0
-        with self._changed.ours():
+        with self._lock.ours():
             return self._core.unwritten
 
     def _abort_open_transaction(self) -> None:
         """A call of another thread that is about the transaction is ended by the close, and not waited for."""
-        if not self._core.leaves_transaction_open or not self._one_call_at_a_time.is_free():
+        if not self._core.leaves_transaction_open or not self._one_at_a_time.is_free():
             return
-        with self._one_call_at_a_time.ours():
+        with self._one_at_a_time.ours():
             try:
-                with self._changed.ours():
+                with self._lock.ours():
                     self._core.send_now()
                 self._sending.wake()
                 self._wait(lambda: self._core.is_flushed, None)
@@ -303,9 +200,16 @@ class Producer:
             except ClientError as error:
                 log_left_open(error)
 
+    def _start(self) -> None:
+        self._lookups: list[BlockingTransport] = []
+        self._sending = BlockingTransport(self._settings, self._lock)
+        self._sender = BackgroundRun(self._sending, self._core.run_sender(), self._notify, name="oncelog-producer")
+        self._sender.start()
+        watch(self)
+
     def _learn(self, topic: str, partition: int | None) -> None:
         """Learn of a topic, beside other calls: a topic that is not there holds nobody up who writes to others."""
-        transport = self._lookups.pop() if self._lookups else BlockingTransport(self._settings, self._changed)
+        transport = self._lookups.pop() if self._lookups else BlockingTransport(self._settings, self._lock)
         try:
             transport.run(self._core.learn_topic(topic, partition))
         finally:
@@ -318,9 +222,9 @@ class Producer:
         def is_over() -> bool:
             nonlocal was_so
             was_so = is_so()
-            return was_so or self._pump.is_over
+            return was_so or self._sender.is_over
 
-        if not self._changed.wait_for(is_over, timeout_s):
+        if not self._lock.wait_for(is_over, timeout_s):
             raise RetriesExhausted(f"not done within {timeout_ms:.0f} ms")
         if not was_so:
             self._core.raise_if_ended()
@@ -328,6 +232,9 @@ class Producer:
                 raise IllegalState("this producer was closed")
         assert was_so, "the sending thread ended early"
 
+    def _changed(self) -> None:
+        self._lock.notify_all()
+
     def _notify(self) -> None:
-        with self._changed.ours():
-            self._changed.notify_all()
+        with self._lock.ours():
+            self._changed()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.client.net.retry_policy import DEFAULT_RETRY, RetryPolicy
-from oncelog.client.net.settings import ClientSettings, parse_addresses
+from oncelog.client.net.settings import DEFAULT_RETRY, ClientSettings, RetryPolicy, parse_addresses
 from oncelog.client.producer.transaction import TransactionSession
-from oncelog.client.transports.blocking.base import BlockingBase
+from oncelog.client.transports.blocking.client import BlockingBase
 from oncelog.client.values import OffsetAndMetadata, ProducerIdentity, TopicPartition, TransactionVersion
 from oncelog.security.values import PLAINTEXT, Security
 
@@ -55,7 +54,7 @@ class SharedProducer(BlockingBase):
 
     @property
     def identity(self) -> ProducerIdentity:
-        """What tasks write with. Known after `init`; changes with `bump`, and on TV2 with `end`."""
+        """The identity that tasks write with. Known after `init`; changes with `bump`, and on TV2 with `end`."""
         return self._session.identity
 
     @property
@@ -64,7 +63,7 @@ class SharedProducer(BlockingBase):
         return self._session.version
 
     def init(self) -> ProducerIdentity:
-        """Take the transactional id from whoever had it, and wait until their transaction has ended. Once only."""
+        """Take the transactional id from its owner before, and wait until that one's transaction has ended. Once only."""
         return self._run(self._session.init())
 
     def bump(self) -> ProducerIdentity:

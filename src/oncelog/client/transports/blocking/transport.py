@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionLost, IllegalState, UnsupportedVersion
 from oncelog.client.net.connection import in_flight
 from oncelog.client.net.flows import (
-    Call,
+    Callback,
     ConnectionUse,
     Draw,
     Effect,
@@ -31,8 +31,7 @@ from oncelog.client.net.flows import (
     WallClock,
 )
 from oncelog.client.net.settings import ClientSettings
-from oncelog.client.transports.blocking.link import BlockingLink
-from oncelog.client.transports.blocking.opening import Opening
+from oncelog.client.transports.blocking.link import BlockingLink, Opening
 from oncelog.client.transports.blocking.ownership import OwnedLock, Ownership
 from oncelog.client.transports.sessions import closing_reason, context_for
 from oncelog.client.values import Address
@@ -40,7 +39,7 @@ from oncelog.wire import WireError
 
 T = TypeVar("T")
 OPENING_GRACE_MS = 200
-"""Who makes a connection knows better why there is none, unless the resolver of names keeps it longer than that."""
+"""Time for the connecting thread to report its own error, which says more. A resolver of names may keep it longer."""
 
 
 def wall_clock_ms() -> int:
@@ -120,7 +119,7 @@ class BlockingTransport:
         except ClientError as error:
             return partial(flow.throw, error)
         except BaseException as error:  # noqa: BLE001 - whatever went wrong, the flow decides what it means
-            if not isinstance(effect, Call):
+            if not isinstance(effect, Callback):
                 self._start_over()
             return partial(flow.throw, error)
         return partial(flow.send, value)
@@ -148,7 +147,7 @@ class BlockingTransport:
             return  # the pipe is full of wake-ups already, or closed
 
     def leave_to_this_thread(self) -> None:
-        """What other threads wait for ends, and they begin nothing any more: this one has something to do before it closes."""
+        """End the calls of other threads and refuse new ones: this thread has something to do before it closes."""
         with self._closing:
             if self._last_thread is None:
                 self._last_thread = threading.get_ident()
@@ -200,13 +199,13 @@ class BlockingTransport:
                 return in_flight(link.connection for link in self._links.values())
             case WallClock():
                 return wall_clock_ms()
-            case Call():
+            case Callback():
                 return effect.function()
 
     def _send(self, effect: Send) -> PendingRequest:
         timeout_ms = self._settings.request_timeout_ms if effect.timeout_ms is None else effect.timeout_ms
-        pending = PendingRequest(effect.address, effect.request, effect.lane)
-        name = effect.address, effect.lane
+        pending = PendingRequest(effect.address, effect.request, effect.use)
+        name = effect.address, effect.use
         try:
             link = None if name in self._openings else self._open_link(*name)
         except AuthenticationFailed as refused:
@@ -265,18 +264,18 @@ class BlockingTransport:
                     pending.fail(opening.failure)
             del self._openings[opening.name]
 
-    def _link(self, address: Address, lane: ConnectionUse, timeout_ms: float) -> BlockingLink:
+    def _link(self, address: Address, use: ConnectionUse, timeout_ms: float) -> BlockingLink:
         """The link to an address, made if there is none. Raises ConnectionLost, AuthenticationFailed, UnsupportedVersion."""
-        link = self._open_link(address, lane)
+        link = self._open_link(address, use)
         if link is None:
             timeout_ms = min(timeout_ms, self._settings.connect_timeout_ms)
-            link = BlockingLink.open(address, lane, self._settings, self._context, timeout_ms)
+            link = BlockingLink.open(address, use, self._settings, self._context, timeout_ms)
             self._register(link)
         return link
 
-    def _open_link(self, address: Address, lane: ConnectionUse) -> BlockingLink | None:
+    def _open_link(self, address: Address, use: ConnectionUse) -> BlockingLink | None:
         """The link to an address, if it is of use. Raises AuthenticationFailed."""
-        link = self._links.get((address, lane))
+        link = self._links.get((address, use))
         if link is not None and not link.connection.in_flight and link.is_closed():
             self._drop(link, "the broker closed the connection")
             link = None
@@ -285,7 +284,7 @@ class BlockingTransport:
         return link
 
     def _register(self, link: BlockingLink) -> None:
-        self._links[link.connection.address, link.lane] = link
+        self._links[link.connection.address, link.use] = link
         self._selector.register(link.socket, selectors.EVENT_READ, link)
 
     def _renewed(self, link: BlockingLink) -> BlockingLink | None:
@@ -350,14 +349,14 @@ class BlockingTransport:
         for pending in awaited:
             if not pending.is_late(now_ms):
                 continue
-            link = self._links.get((pending.address, pending.lane))
+            link = self._links.get((pending.address, pending.use))
             if link is not None:
                 self._drop(link, f"no answer to {pending.request.api.name} in time")
             if not pending.is_done:
                 pending.fail(ConnectionLost(f"{pending.address}: no connection in time", sent=False))
 
     def _drop(self, link: BlockingLink, reason: str) -> None:
-        name = link.connection.address, link.lane
+        name = link.connection.address, link.use
         if self._links.get(name) is link:
             if self._ownership.is_ours:  # what an epoll instance watches is shared with those that were forked
                 with suppress(KeyError):  # the call may have been interrupted before it was registered

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.token_endpoint import unsigned_token
-from oncelog.client.security.tokens import NoToken, read_token, refusal, token_request
+from oncelog.client.security.log_in import NoToken, read_token, refusal, token_request
 from oncelog.security.values import Secret, TokenLogin
 
 NOW_MS = 1_000_000.0

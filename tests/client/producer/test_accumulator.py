@@ -1,4 +1,4 @@
-"""What a caller gives is looked at when it is given: encoded later, it would take others with it."""
+"""A batch that still takes records, and what becomes of one that is too large."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.producer.given_record import TIMESTAMP_MAX_MS, given_record
-from oncelog.records import Record, build_batch, check_batch
+from oncelog.client.producer.accumulator import TIMESTAMP_MAX_MS, ProducerBatch, given_record, size_bytes
+from oncelog.client.producer.partition_queue import QueuedBatch
+from oncelog.client.values import TopicPartition
+from oncelog.records import Codec, Record, build_batch, check_batch, decode_batch
 
 GOOD: dict[str, Any] = {"key": b"key", "value": b"value", "headers": (), "timestamp_ms": 5}
 NOT_DATA = (
@@ -113,3 +115,18 @@ def test_record_without_headers_has_none(headers: Any) -> None:
 def test_what_are_no_headers_is_refused(headers: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         given_record(**{**GOOD, "headers": headers})
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 9])
+def test_batch_is_divided_in_the_middle_until_each_record_is_alone(count: int) -> None:
+    """A broker may refuse it for one of them. It is found in as few attempts as can be."""
+    batch = ProducerBatch(TopicPartition("orders", 0), 0)
+    values = [b"%d" % number for number in range(count)]
+    for value in values:
+        record = Record(None, value, (), 0)
+        batch.append(record, size_bytes(record))
+    batch.encoded = QueuedBatch(batch.partition, batch.encode(Codec.NONE), 1_000)
+    divide = batch.divide(Codec.NONE)
+    assert divide is not None
+    halves = [[record.value for record in decode_batch(half.data)] for half in divide()]
+    assert halves == [values[: count // 2], values[count // 2 :]]

@@ -33,7 +33,7 @@ EXPELLED = frozenset({ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch
 TAKEN_OVER = frozenset({ErrorCode.fenced_instance_id, ErrorCode.unreleased_instance_id})
 
 
-class ReconcilingMember(MemberBase):
+class ConsumerProtocolMember(MemberBase):
     """See Membership."""
 
     commit_version_min = 9
@@ -60,7 +60,7 @@ class ReconcilingMember(MemberBase):
             return None
         return GroupMetadata(self._settings.group_id, self._epoch, self._member_id, self._settings.group_instance_id)
 
-    async def pump(self) -> None:
+    async def run(self) -> None:
         try:
             while not self._is_stopping:
                 if self._is_wanted:
@@ -78,10 +78,10 @@ class ReconcilingMember(MemberBase):
             self._changed()
 
     async def _turn(self) -> None:
-        """Send what is to be said, wait for what is to be heard, and take it in."""
+        """Send a heartbeat, wait for its answer, and carry that out."""
         now_ms = await Now()
         self._note_absence(now_ms)
-        if self._epoch == JOINING_EPOCH and not self.handover.is_settled:
+        if self._epoch == JOINING_EPOCH and not self.handover.is_complete:
             await Wait((), self._interval_ms, until_woken=True)
             return
         await self._compare_when_due(now_ms)
@@ -112,12 +112,12 @@ class ReconcilingMember(MemberBase):
         self._heartbeat_ms = float("-inf")
 
     def _has_news(self) -> bool:
-        is_settled = self.handover.is_settled and self.handover.held != self._reported
+        is_complete = self.handover.is_complete and self.handover.held != self._reported
         has_said_what = self._topics == self._reported_topics and self._wanted.broker_regex == self._reported_regex
-        return is_settled or not has_said_what
+        return is_complete or not has_said_what
 
     def _next_heartbeat(self) -> ApiRequest:
-        """What the coordinator does not know yet; everything, in the first one and after a failure."""
+        """The changes since the last heartbeat; all fields in the first one and after a failure."""
         fields: dict[str, Any] = {}
         if self._reported_topics is None:
             fields = {
@@ -131,7 +131,7 @@ class ReconcilingMember(MemberBase):
         if self._reported_regex != regex:
             # An empty one takes the last one back (ConsumerGroupHeartbeat v1).
             fields["subscribed_topic_regex"] = regex
-        if self._reported_topics is None or (self.handover.is_settled and self.handover.held != self._reported):
+        if self._reported_topics is None or (self.handover.is_complete and self.handover.held != self._reported):
             self._reported = self.handover.held
             fields["topic_partitions"] = self._by_id(self._reported)
         self._reported_topics, self._reported_regex = topics, regex
@@ -156,7 +156,7 @@ class ReconcilingMember(MemberBase):
 
     async def _reconcile(self, now_ms: float) -> None:
         """Have the user give up and take what the difference is, unless they are about something else."""
-        if self._given is None or not self.handover.is_settled:
+        if self._given is None or not self.handover.is_complete:
             return
         if unknown := self._given.keys() - set(self._ids.values()):
             await self._learn_names(unknown, now_ms)
@@ -180,7 +180,7 @@ class ReconcilingMember(MemberBase):
             try:
                 await learn_names(self._cluster, unknown)
             except RetriesExhausted as error:
-                await self._have_trouble(error)
+                await self._note_error(error)
         self._ids |= {
             name: topic.topic_id for name, topic in self._cluster.topics.items() if topic.topic_id is not None
         }

@@ -1,4 +1,4 @@
-"""The record batches of one partition on their way to its leader, and how far each has come."""
+"""The record batches of one partition that are not acknowledged, and the state of each."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class BatchState(Enum):
     FAILED = "failed"
 
 
-class OutgoingBatch:
-    """One record batch and where it is. `base_offset` is -1 until it is written, or where the broker did not say.
+class QueuedBatch:
+    """One record batch and its state. `base_offset` is -1 until it is written, or where the broker did not say.
 
     It is doubtful once it may have been written although no answer said so. `log_append_time_ms` is -1 unless the broker
     has put its own time in the place of the records'. `divide`, if there is one, makes two batches of its records.
@@ -62,7 +62,7 @@ class OutgoingBatch:
         self.retries = 0
         self.state = BatchState.WAITING
         self.error: ClientError | None = None
-        self.undivided: OutgoingBatch | None = None
+        self.undivided: QueuedBatch | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -72,12 +72,12 @@ class OutgoingBatch:
         self.state, self.error = BatchState.FAILED, error
 
 
-Divide = Callable[[], tuple[OutgoingBatch, OutgoingBatch]]
+Divide = Callable[[], tuple[QueuedBatch, QueuedBatch]]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What was acknowledged in one partition. The offsets are -1 where the broker did not say."""
+    """The acknowledged batches of one partition. The offsets are -1 where the broker did not say."""
 
     records: int
     batches: int
@@ -86,11 +86,11 @@ class Written:
     last_offset: int
 
 
-class Lane:
+class PartitionQueue:
     """The batches of one partition: those that wait, and those that are sent, in the order of their sequences.
 
     It has a gap after a batch that was stamped and given up, until one after it is acknowledged: the broker takes that one
-    only if it has the one given up. A lane that must restart goes on at sequence 0 under the next epoch.
+    only if it has the one given up. A queue that must restart goes on at sequence 0 under the next epoch.
     """
 
     __slots__ = (
@@ -103,15 +103,15 @@ class Lane:
         "last_error",
         "must_restart",
         "next_sequence",
-        "queue",
+        "waiting",
         "written",
     )
 
     def __init__(self, identity: ProducerIdentity, in_flight_max: int) -> None:
         self.identity = identity
         self.in_flight_max = in_flight_max
-        self.queue: deque[OutgoingBatch] = deque()
-        self.in_flight: list[OutgoingBatch] = []
+        self.waiting: deque[QueuedBatch] = deque()
+        self.in_flight: list[QueuedBatch] = []
         self.next_sequence = 0
         self.is_acknowledged = False
         self.gap_sequence = -1
@@ -125,27 +125,27 @@ class Lane:
         return self.gap_sequence >= 0
 
     def may_send(self, now_ms: float) -> bool:
-        if not self.queue or now_ms < self.backoff.retry_at_ms or (self.must_restart and self.in_flight):
+        if not self.waiting or now_ms < self.backoff.retry_at_ms or (self.must_restart and self.in_flight):
             return False
         return len(self.in_flight) < (self.in_flight_max if self.is_acknowledged else 1)
 
-    def overdue(self, now_ms: float) -> list[OutgoingBatch]:
+    def overdue(self, now_ms: float) -> list[QueuedBatch]:
         """The batches whose time is over, in order."""
         if now_ms < self.deadline_ms():
             return []
-        return [batch for batch in (*self.in_flight, *self.queue) if now_ms >= batch.deadline_ms]
+        return [batch for batch in (*self.in_flight, *self.waiting) if now_ms >= batch.deadline_ms]
 
     def deadline_ms(self) -> float:
         """When the next batch is overdue."""
-        deadline_ms = self.queue[0].deadline_ms if self.queue else float("inf")
+        deadline_ms = self.waiting[0].deadline_ms if self.waiting else float("inf")
         return min(deadline_ms, self.in_flight[0].deadline_ms) if self.in_flight else deadline_ms
 
-    def put_back(self, batch: OutgoingBatch) -> None:
+    def put_back(self, batch: QueuedBatch) -> None:
         """Queue a batch that was sent again, in order of its sequence; from now on one at a time."""
         self.in_flight.remove(batch)
         self._put_in_order((batch,))
 
-    def divide(self, batch: OutgoingBatch) -> tuple[OutgoingBatch, OutgoingBatch] | None:
+    def divide(self, batch: QueuedBatch) -> tuple[QueuedBatch, QueuedBatch] | None:
         """Put two batches in the place of one that is sent, under the same sequences; None if it has one record.
 
         If the whole was written although no answer said so, the broker refuses both: their sequences are behind it.
@@ -162,13 +162,13 @@ class Lane:
         self._put_in_order((first, second))
         return first, second
 
-    def remove(self, batch: OutgoingBatch) -> None:
+    def remove(self, batch: QueuedBatch) -> None:
         """Give a batch up. Where the broker has certainly not written it, the next one may have its sequences."""
         is_newest = batch.base_sequence >= 0 and self._is_newest(batch)
         if batch in self.in_flight:
             self.in_flight.remove(batch)
         else:
-            self.queue.remove(batch)
+            self.waiting.remove(batch)
         if batch.base_sequence < 0:
             return
         if is_newest and not batch.is_doubtful:
@@ -178,8 +178,8 @@ class Lane:
             self.is_acknowledged = False
 
     def restart(self, identity: ProducerIdentity) -> None:
-        """Go on at sequence 0 under another epoch. Nothing is on its way, and no batch here can have been written."""
-        for batch in self.queue:
+        """Go on at sequence 0 under another epoch. Nothing is in flight, and no batch here can have been written."""
+        for batch in self.waiting:
             batch.base_sequence = -1
             batch.is_stamped = False
         self.identity = identity
@@ -187,16 +187,16 @@ class Lane:
         self.gap_sequence = -1
         self.must_restart = self.is_acknowledged = False
 
-    def is_behind(self, batch: OutgoingBatch) -> bool:
-        """Whether one before this batch is missing: it is to be sent again, or was given up."""
+    def is_behind(self, batch: QueuedBatch) -> bool:
+        """True if a batch before this one is missing: it has to be sent again, or was given up."""
         return self.has_gap or not self.is_next_in_order(batch)
 
-    def is_next_in_order(self, batch: OutgoingBatch) -> bool:
-        """Whether no batch before this one is without an acknowledgement."""
-        others = [other for other in (*self.in_flight, *self.queue) if other is not batch]
+    def is_next_in_order(self, batch: QueuedBatch) -> bool:
+        """True if every batch before this one is acknowledged."""
+        others = [other for other in (*self.in_flight, *self.waiting) if other is not batch]
         return not any(self._was_sent_before(other, batch) for other in others)
 
-    def acknowledge(self, batch: OutgoingBatch) -> None:
+    def acknowledge(self, batch: QueuedBatch) -> None:
         self.is_acknowledged = True
         if self.has_gap and self._age(batch.base_sequence) < self._age(self.gap_sequence):
             self.gap_sequence = -1
@@ -214,26 +214,26 @@ class Lane:
             last_offset,
         )
 
-    def _rule_out(self, undivided: OutgoingBatch) -> None:
+    def _rule_out(self, undivided: QueuedBatch) -> None:
         """The broker took a part under its own sequences, so the whole is not in its log, and cannot get there any more."""
-        for batch in self.queue:
+        for batch in self.waiting:
             if batch.undivided is undivided:
                 batch.undivided, batch.is_doubtful = None, False
 
-    def _put_in_order(self, batches: Iterable[OutgoingBatch]) -> None:
+    def _put_in_order(self, batches: Iterable[QueuedBatch]) -> None:
         for batch in batches:
             place = 0
-            while place < len(self.queue) and self._was_sent_before(self.queue[place], batch):
+            while place < len(self.waiting) and self._was_sent_before(self.waiting[place], batch):
                 place += 1
-            self.queue.insert(place, batch)
+            self.waiting.insert(place, batch)
         self.is_acknowledged = False
 
-    def _is_newest(self, batch: OutgoingBatch) -> bool:
-        """Whether nothing was stamped after this batch, and nothing before it is without an acknowledgement."""
+    def _is_newest(self, batch: QueuedBatch) -> bool:
+        """True if nothing was stamped after this batch, and everything before it is acknowledged."""
         after = next_sequence(batch.base_sequence, batch.record_count)
         return self.next_sequence == after and self.is_next_in_order(batch)
 
-    def _was_sent_before(self, first: OutgoingBatch, second: OutgoingBatch) -> bool:
+    def _was_sent_before(self, first: QueuedBatch, second: QueuedBatch) -> bool:
         return first.base_sequence >= 0 and self._age(first.base_sequence) > self._age(second.base_sequence)
 
     def _age(self, base_sequence: int) -> int:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.client.consumer.committed_batches import visible_batches
-from oncelog.client.consumer.readings import FetchedBatches
+from oncelog.client.consumer.readings import FetchedBatches, visible_batches
 from oncelog.client.values import TopicPartition
 from oncelog.records import ControlType, Record, build_batch, control_batch, decode_batch
 

@@ -1,0 +1,1 @@
+"""The calls of users: written once, for asyncio and for threads."""
