@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
+from oncelog.broker.coordinator_partitions import CoordinatorPartitions
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
 from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
@@ -16,7 +17,6 @@ from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
 from oncelog.groups.offsets import Offsets
 from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode
-from tests.broker.coordinators.test_elections import Elected
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()
@@ -24,7 +24,7 @@ BUGS = PlantedBugs()
 
 @BUGS.add("who leads a coordinators' partition no more goes on coordinating it", Hides.FAILURES, 40)
 def _no_resignation() -> Patch:
-    return patch.object(Elected, "resigned", lambda self, partition, epoch: None)
+    return patch.object(CoordinatorPartitions, "resigned", lambda self, partition, leader_epoch=None: None)
 
 
 @BUGS.add("who is told the same again after it has stepped down coordinates nothing", Hides.FAILURES, 100)
