@@ -62,7 +62,7 @@ class ControllerParts(NamedTuple):
     node_id: int
     open_channel: OpenChannel
     is_unclean_election_enabled: Callable[[], bool]
-    """Whether a topic without a setting of its own allows it."""
+    """The default for topics without a setting of their own."""
 
 
 @dataclass(frozen=True, slots=True)
