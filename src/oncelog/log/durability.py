@@ -225,7 +225,7 @@ class LogDurability:
         if start is None or active.size_bytes - start > size_bytes_max:
             return None
         size_bytes = active.size_bytes - start
-        tail = Tail(active.base_offset, start, active.take_end(start))
+        tail = Tail(active.base_offset, start, active.file.read(start, size_bytes) if size_bytes else b"")
         if is_doubtful and not _is_whole(tail.data, size_bytes):
             return None
         end = self.sync_point()

@@ -51,13 +51,6 @@ class LeaderEpochs:
         self._starts.append(EpochStart(epoch, start_offset))
         return True
 
-    def end_with(self, epoch: int) -> bool:
-        """Forget the epochs above `epoch`; False if there are none."""
-        count = len(self._starts)
-        while self._starts and self._starts[-1].epoch > epoch:
-            self._starts.pop()
-        return len(self._starts) < count
-
     def epoch_of(self, offset: int) -> int:
         slot = bisect_right(self._starts, offset, key=lambda start: start.start_offset) - 1
         return -1 if slot < 0 else self._starts[slot].epoch

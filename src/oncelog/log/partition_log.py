@@ -224,13 +224,9 @@ class PartitionLog:
             if origin is Origin.OBLIGED:
                 raise
             return Refused(ErrorCode.kafka_storage_error, str(error))
-        is_transactional = header.is_transactional
-        if is_transactional or origin is not Origin.CLIENT:
-            # What a transaction or a coordinator writes is made durable soon.
-            self._segments.active.keep_end(chunks, len(batch))
         if has_producer:
             self.producers.record_data(header, base_offset, timestamp_ms)
-            if is_transactional:
+            if header.is_transactional:
                 self._segments.active.write_back()
         return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, offsets.start)
 
@@ -259,7 +255,6 @@ class PartitionLog:
             leader_epoch=self._epochs.current,
         )
         self.files.write([batch], len(batch), offset, timestamp_ms, self._clock.now_ms())
-        self._segments.active.keep_end([batch], len(batch))
         aborted = self.producers.record_marker(
             control, producer_id, producer_epoch, coordinator_epoch, timestamp_ms, offset
         )
