@@ -9,7 +9,7 @@ from oncelog.environment import Clock, Disk, DiskFullError, Syncable
 from oncelog.log.checkpoints import LogDigest
 from oncelog.log.cleanup import LogCompaction, LogRetention
 from oncelog.log.config import LogConfig, refusal
-from oncelog.log.durability import LogDurability, SyncPoint
+from oncelog.log.durability import SyncPoint
 from oncelog.log.file_checks import digest_of
 from oncelog.log.following import Followed, leader_batches
 from oncelog.log.leader_epochs import NO_LEADER_EPOCH, epoch_beyond
@@ -100,7 +100,7 @@ class PartitionLog:
         )
         self._segments = files.segments
         self._epochs = files.epochs
-        self.durability = LogDurability(clock, config, offsets, files.segments, files.unsynced)
+        self.durability = files.durability
         self.compaction = LogCompaction(disk, clock, config, files, offsets, producers)
         self.retention = LogRetention(files, offsets, self.compaction)
 
@@ -406,7 +406,7 @@ class PartitionLog:
         if clean:
             for file in self.files.seal():
                 file.sync()
-            self.files.unsynced.synced_up_to(self.durability.sync_point(), self._clock.now_ms())
+            self.durability.take_synced(self.durability.sync_point())
         self.files.close()
 
     def abandon(self) -> None:
