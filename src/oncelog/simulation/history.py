@@ -30,7 +30,7 @@ JUDGE = "judge"
 
 
 class Outcome(Enum):
-    """What the one who wrote knows."""
+    """The outcome of a write, as its writer knows it."""
 
     OPEN = "open"
     ENDING = "its commit was asked for"
@@ -41,10 +41,10 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class WrittenTogether:
-    """What was written together: the records of a transaction, or one record outside of any.
+    """The records of a transaction, or one record outside of any.
 
-    Where the values must be seen, they are seen once, in this order within a partition. `process` counts those that the
-    writer has had before.
+    Values that have to be visible are visible once, and in this order within a partition. `process` counts the processes that the
+    writer had before.
     """
 
     writer: str
@@ -60,7 +60,7 @@ class WrittenTogether:
 
 @dataclass(slots=True)
 class ReaderSighting:
-    """What one reader saw of one partition without a break, and the offset up to which it has read."""
+    """The records that one reader saw of one partition without a break."""
 
     reader: str
     is_committed_only: bool
@@ -89,7 +89,7 @@ class RunHistory:
         return made
 
     def died(self, writer: str) -> None:
-        """A process is gone: what it had asked for may be so or not, what it had not asked for is not."""
+        """A process is gone: a commit that it had asked for is unknown, and an open transaction has failed."""
         self._processes[writer] += 1
         for one in reversed(self.written):
             if one.writer == writer and one.outcome in (Outcome.OPEN, Outcome.ENDING):
