@@ -167,17 +167,17 @@ def repeat_a_poll(run: Run, lines: list[Line], chance: Random) -> Anomaly:
 
 
 def drop_a_poll_between_polls(run: Run, lines: list[Line], chance: Random) -> Anomaly:
-    """Another process with assign reads all that the final reader reads, but for one poll of one key."""
+    """Another process with assign reads all that the final reader reads of one key, record by record, but for one."""
     polled = final_polls(lines)
-    by_key = {key: [records for other, records in polled if other == key] for key in run.log.entries}
-    keys = [key for key, listed in by_key.items() if len(listed) > 2]
+    by_key = {key: [one for other, records in polled if other == key for one in records] for key in run.log.entries}
+    keys = [key for key, records in by_key.items() if len(records) > 2]
     assume(keys)
     key = chance.choice(keys)
     left_out = chance.randrange(1, len(by_key[key]) - 1)
     lines.append({"type": "assign", "process": "other", "keys": [key]})
-    for number, records in enumerate(by_key[key]):
+    for number, record in enumerate(by_key[key]):
         if number != left_out:
-            lines.append({"type": "ok", "process": "other", "micro_operations": [{"poll": {key: records}}]})
+            lines.append({"type": "ok", "process": "other", "micro_operations": [{"poll": {key: [record]}}]})
     return Anomaly.POLL_SKIP
 
 

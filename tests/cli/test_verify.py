@@ -111,7 +111,7 @@ def test_aborted_records_are_not_seen(here, pair, oncelog_broker):
 def test_record_without_an_identity_is_named(here, pair):
     fill(here, pair[0], "a:1", "no key")
     ended = verify(here, pair)
-    assert (ended.status, ended.sentence) == (2, f"the record at {pair[0]}-0 offset 1 has not what --key names")
+    assert (ended.status, ended.sentence) == (2, f"the record at {pair[0]}-0 offset 1 has nothing under --key")
 
 
 def test_missing_topic_and_wrong_key_have_statuses_of_their_own(here, pair):
@@ -142,7 +142,10 @@ def test_open_transaction_is_not_waited_for_and_what_it_holds_back_is_named(here
         fill(here, pair[1], "c:3")
         ended = verify(here, pair, "--json")
         assert (ended.status, ended.json["found"]) == (0, 1)
-        assert ended.errors == f"oncelog: not compared, for transactions are open there: {pair[1]}-0 from offset 1 on\n"
+        assert (
+            ended.errors
+            == f"oncelog: not compared, because transactions are open there: {pair[1]}-0 from offset 1 on\n"
+        )
         producer.abort_transaction()
     ended = verify(here, pair, "--json")
     assert (ended.status, ended.json["unexpected"]["count"], ended.errors) == (1, 1, "")

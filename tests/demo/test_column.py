@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
+import psutil
 import pytest
 
 from harness.waiting import until
@@ -194,3 +195,17 @@ def test_broker_whose_restart_is_under_way_is_stopped_too(tmp_path):
         socket.create_connection((host, int(port)))
     with pytest.raises(ProcessError, match="over"):
         broker.kill(BROKER_KILL, "departures")
+
+
+def test_broker_that_ends_by_itself_is_a_complaint_and_one_that_was_killed_is_none(tmp_path):
+    before = psutil.Process().children()
+    broker = SingleBroker(tmp_path)
+    broker.start()
+    broker.kill(BROKER_KILL, "departures")
+    assert broker.complaint is None
+    broker.wait_until_whole()
+    (served,) = (child for child in psutil.Process().children() if child not in before)
+    served.kill()
+    until(lambda: broker.complaint == "the broker stopped by itself: signal 9 killed it")
+    broker.close()
+    assert broker.complaint is None

@@ -13,6 +13,9 @@ from enum import Enum
 
 from oncelog.checking.history import Ending, JsonScalar, Key, RecordedOperation
 
+NAMED_MAX = 3
+ENDINGS = {Ending.OK: "ended ok", Ending.FAILED: "failed", Ending.UNKNOWN: "has an unknown end"}
+
 
 class CountsAsFault(Enum):
     """When an anomaly breaks a promise of Kafka's."""
@@ -108,10 +111,6 @@ class Findings:
             if shown[example.anomaly] <= self._examples_max:
                 chosen.append(example)
         return CheckReport(operations, found, faults, tuple(chosen), is_unseen_judged, cut_off)
-
-
-NAMED_MAX = 3
-ENDINGS = {Ending.OK: "ended ok", Ending.FAILED: "failed", Ending.UNKNOWN: "has an unknown end"}
 
 
 def shown(value: JsonScalar) -> str:

@@ -37,6 +37,7 @@ CLIENT_ID = "oncelog-cli"
 
 BOOTSTRAP_SERVERS, CLIENT_ID_NAME = "bootstrap.servers", "client.id"
 REQUEST_TIMEOUT, CALL_TIMEOUT = "request.timeout.ms", "default.api.timeout.ms"
+POLL_MS = 500.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,9 +183,6 @@ def offsets_at(
         return {}
     listed = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation_level)
     return {partition: found.offset for partition, found in listed.items()}
-
-
-POLL_MS = 500.0
 
 
 def polls(

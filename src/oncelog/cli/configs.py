@@ -14,36 +14,7 @@ from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, named_
 from oncelog.cli.tables import print_rows
 from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, ConfigOperation, ConfigResource
 
-
-def check_names(client: Client, resource: ConfigResource, names: Sequence[str]) -> None:
-    """Raises CommandError for the first that is no setting of such a resource, with the nearest that is."""
-    if not names:
-        return
-    known = _known(client, resource)
-    for name in names:
-        if name not in known:
-            near = get_close_matches(name, known, n=1)
-            nearest = f"; the nearest is {near[0]}" if near else ""
-            raise CommandError(f"{name} is no setting of {resource}{nearest}", ExitStatus.REFUSED)
-
-
-def _known(client: Client, resource: ConfigResource) -> frozenset[str]:
-    """The names of the settings that a broker describes, defaults included."""
-    if resource.kind is ConfigKind.TOPIC:
-        found = client.describe_configs(topics=[resource.name])
-    elif resource.kind is ConfigKind.GROUP:
-        found = client.describe_configs(groups=[resource.name])
-    else:
-        one = int(resource.name) if resource.name else client.describe_cluster().nodes[0].node_id
-        found = client.describe_configs(broker=one)
-        if not resource.name:
-            # A setting of one listener is known where it is set.
-            found = found | client.describe_configs(every_broker=True)
-    return frozenset(entry.name for entries in found.values() for entry in entries)
-
-
 app = typer.Typer()
-
 TopicOption = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The settings of this topic.")]
 GroupOption = Annotated[str | None, typer.Option("--group", metavar="GROUP", help="The settings of this group.")]
 BrokerOption = Annotated[
@@ -156,3 +127,30 @@ def _row(entry: ConfigEntry, columns: tuple[str, ...]) -> dict[str, object]:
         "documentation": entry.documentation,
     }
     return {column: row[column] for column in columns}
+
+
+def check_names(client: Client, resource: ConfigResource, names: Sequence[str]) -> None:
+    """Raises CommandError for the first that is no setting of such a resource, with the nearest that is."""
+    if not names:
+        return
+    known = _known(client, resource)
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            nearest = f"; the nearest is {near[0]}" if near else ""
+            raise CommandError(f"{name} is no setting of {resource}{nearest}", ExitStatus.REFUSED)
+
+
+def _known(client: Client, resource: ConfigResource) -> frozenset[str]:
+    """The names of the settings that a broker describes, defaults included."""
+    if resource.kind is ConfigKind.TOPIC:
+        found = client.describe_configs(topics=[resource.name])
+    elif resource.kind is ConfigKind.GROUP:
+        found = client.describe_configs(groups=[resource.name])
+    else:
+        one = int(resource.name) if resource.name else client.describe_cluster().nodes[0].node_id
+        found = client.describe_configs(broker=one)
+        if not resource.name:
+            # A setting of one listener is known where it is set.
+            found = found | client.describe_configs(every_broker=True)
+    return frozenset(entry.name for entries in found.values() for entry in entries)

@@ -48,6 +48,7 @@ ISOLATION_LEVELS = {
     Isolation.READ_UNCOMMITTED: IsolationLevel.READ_UNCOMMITTED,
 }
 NULL = b"NULL"
+RECORDS_MAX = 500
 
 
 def command(
@@ -225,9 +226,6 @@ def _json_text(data: bytes | None) -> object:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
-
-
-RECORDS_MAX = 500
 
 
 def print_as_member(

@@ -26,6 +26,7 @@ MEMBER_COLUMNS = ("group", "consumer_id", "instance_id", "host", "client_id", "p
 MEMBER_DETAILS = ("epoch", "assignment", "target_assignment")
 STATE_COLUMNS = ("group", "type", "coordinator", "assignor", "state", "members")
 STATE_DETAILS = ("epoch", "assignment_epoch")
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups.")]
 
 
 class GroupStateName(StrEnum):
@@ -47,9 +48,6 @@ class Type(StrEnum):
     CONSUMER = "consumer"
     SHARE = "share"
     STREAMS = "streams"
-
-
-Groups = Annotated[list[str], typer.Argument(metavar="GROUP…", help="The groups.")]
 
 
 @app.command("list")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -13,6 +12,7 @@ import typer
 
 from oncelog.cli.exits import ExitStatus
 from oncelog.cli.options import Json, number_between
+from oncelog.cli.tables import print_json
 from oncelog.simulation.cluster import ClusterSimulation
 from oncelog.simulation.faults import PlannedFault, minimise
 from oncelog.simulation.report import Report
@@ -73,7 +73,7 @@ def command(
     summary = _summary(reports, took_s)
     failed = reports[-1] if reports[-1].failure is not None else None
     if as_json:
-        print(json.dumps(summary | {"failure": None if failed is None else _failure(simulation, failed)}))
+        print_json(summary | {"failure": None if failed is None else _failure(simulation, failed)})
     else:
         _print(summary)
         if failed is not None:

@@ -12,6 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 1_000_000
+HIDDEN = "[hidden]"
+SECRET_PARTS = ("password", "jaas", "secret", "keystore.key", "scram")
+_SCRAM_FIELD = re.compile(r"\b(salt|stored_key|server_key)=[^,\s\"]*")
 
 
 def console() -> Console:
@@ -70,11 +73,6 @@ def cell(value: object) -> str:
 def printable(text: str) -> str:
     """Escape control characters: a client chooses names, and a terminal would obey them."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
-
-
-HIDDEN = "[hidden]"
-SECRET_PARTS = ("password", "jaas", "secret", "keystore.key", "scram")
-_SCRAM_FIELD = re.compile(r"\b(salt|stored_key|server_key)=[^,\s\"]*")
 
 
 def setting_value(name: str, value: str) -> str:

@@ -47,6 +47,10 @@ app.command()(move)
 
 END = -1
 """The offset that stands for the high watermark in DeleteRecords."""
+PRODUCER_COLUMNS = (
+    *("topic", "partition", "transactional_id", "producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms"),
+    *("coordinator_epoch", "transaction_start_offset"),
+)
 
 
 @app.command()
@@ -276,12 +280,6 @@ def delete(
         client.delete_topics(names)
     for name in names:
         print(f"deleted {name}")
-
-
-PRODUCER_COLUMNS = (
-    *("topic", "partition", "transactional_id", "producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms"),
-    *("coordinator_epoch", "transaction_start_offset"),
-)
 
 
 @app.command()

@@ -170,50 +170,40 @@ def comparison_as_json(found: Comparison[bytes], source: str, target: str, limit
         "exact": found.is_exact,
         "expected": found.expected,
         "found": found.found,
-        "lost": {"count": len(found.lost), "records": [_place(source, item) for item in found.lost[:limit]]},
-        "duplicated": {
-            "count": len(found.duplicated),
-            "records": [_place(target, item) for item in found.duplicated[:limit]],
-        },
-        "unexpected": {
-            "count": len(found.unexpected),
-            "records": [_place(target, item) for item in found.unexpected[:limit]],
-        },
-        "out_of_order": {
-            "count": len(found.out_of_order),
-            "records": [
-                {**_place(target, item.record), "comes_after_offset": item.comes_after.offset}
-                for item in found.out_of_order[:limit]
-            ],
+        **{
+            kind: {"count": len(getattr(found, kind)), "records": records}
+            for kind, records in _listed(found, source, target, limit).items()
         },
     }
 
 
-def _place(topic: str, sighting: Sighting[bytes]) -> dict[str, object]:
+def _print(found: Comparison[bytes], source: str, target: str, limit: int) -> None:
+    listed = _listed(found, source, target, limit)
+    counts = {"expected": found.expected, "found": found.found} | {kind: len(getattr(found, kind)) for kind in listed}
+    print_table(tuple(counts), [counts])
+    rows = [{"what": kind.replace("_", " "), **record} for kind, records in listed.items() for record in records]
+    if rows:
+        print()
+        print_table(("what", "topic", "partition", "offset", "identity"), rows)
+
+
+def _listed(found: Comparison[bytes], source: str, target: str, limit: int) -> dict[str, list[dict[str, object]]]:
+    """The first records of each kind, under the name that Comparison has for it."""
+    return {
+        "lost": [_record(source, item) for item in found.lost[:limit]],
+        "duplicated": [_record(target, item) for item in found.duplicated[:limit]],
+        "unexpected": [_record(target, item) for item in found.unexpected[:limit]],
+        "out_of_order": [
+            {**_record(target, item.record), "comes_after_offset": item.comes_after.offset}
+            for item in found.out_of_order[:limit]
+        ],
+    }
+
+
+def _record(topic: str, sighting: Sighting[bytes]) -> dict[str, object]:
     return {
         "topic": topic,
         "partition": sighting.partition,
         "offset": sighting.offset,
         "identity": sighting.identity.decode(errors="replace"),
     }
-
-
-def _print(found: Comparison[bytes], source: str, target: str, limit: int) -> None:
-    counts = {
-        "expected": found.expected,
-        "found": found.found,
-        "lost": len(found.lost),
-        "duplicated": len(found.duplicated),
-        "unexpected": len(found.unexpected),
-        "out_of_order": len(found.out_of_order),
-    }
-    print_table(tuple(counts), [counts])
-    listed = [
-        *({"what": "lost", **_place(source, item)} for item in found.lost[:limit]),
-        *({"what": "duplicated", **_place(target, item)} for item in found.duplicated[:limit]),
-        *({"what": "unexpected", **_place(target, item)} for item in found.unexpected[:limit]),
-        *({"what": "out of order", **_place(target, item.record)} for item in found.out_of_order[:limit]),
-    ]
-    if listed:
-        print()
-        print_table(("what", "topic", "partition", "offset", "identity"), listed)

@@ -21,18 +21,6 @@ from oncelog.server.local_cluster import REPLICAS_MAX, START_SECONDS, ClusterPla
 from oncelog.server.member_process import Complained, Ended, Event, MemberError, MemberProcess
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-
-
-def resident_bytes(pid: int) -> int:
-    """The resident bytes of a process and its children; 0 if it is gone."""
-    total = 0
-    with suppress(OSError):
-        total = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            total += sum(map(resident_bytes, map(int, (task / "children").read_text().split())))
-    return total
-
-
 ANY_FREE_PORT = "127.0.0.1:0"
 TRANSACTIONS, OFFSETS = "__transaction_state", "__consumer_offsets"
 WHOLE_SECONDS = 120.0
@@ -245,3 +233,13 @@ def _accepts_connections(address: tuple[str, int]) -> bool:
     except OSError:
         return False
     return True
+
+
+def resident_bytes(pid: int) -> int:
+    """The resident bytes of a process and its children; 0 if it is gone."""
+    total = 0
+    with suppress(OSError):
+        total = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            total += sum(map(resident_bytes, map(int, (task / "children").read_text().split())))
+    return total

@@ -23,6 +23,7 @@ Identity = tuple[bytes | None, bytes]
 
 InputLog = Sequence[Sequence[Flight]]
 """The flights of each partition of the input topic, by offset."""
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 class ExpectedPlace(NamedTuple):
@@ -145,9 +146,6 @@ def _partial_batches(due: Mapping[Identity, ExpectedPlace], copies: Mapping[Iden
     for identity, when in due.items():
         seen[when.batch].add(copies.get(identity, 0))
     return sum(len(counts) > 1 for counts in seen.values())
-
-
-_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 
 
 def _json(record: Mapping[str, object]) -> bytes:

@@ -20,6 +20,10 @@ ADVANCE_EVERY = 4096
 
 Placed = tuple[int, int, Flight]
 """Partition, offset, and what is there."""
+MESSAGES_AT_ONCE = 10_000
+POLL_SECONDS = 0.2
+ANSWER_SECONDS = 60
+FETCH_BYTES = 8 * 1024 * 1024
 
 
 def create_topics(bootstrap_servers: str, replication_factor: int) -> None:
@@ -80,12 +84,6 @@ def input_log(placed: Iterable[Placed], flight_count: int) -> list[list[Flight]]
     if sorted(flight.id for line in lines for flight in line) != list(range(flight_count)):
         raise ProcessError("the input topic does not hold every flight once")
     return lines
-
-
-MESSAGES_AT_ONCE = 10_000
-POLL_SECONDS = 0.2
-ANSWER_SECONDS = 60
-FETCH_BYTES = 8 * 1024 * 1024
 
 
 def consumer(bootstrap_servers: str) -> Consumer:

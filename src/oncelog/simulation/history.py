@@ -89,7 +89,7 @@ class RunHistory:
         return made
 
     def died(self, writer: str) -> None:
-        """A process is gone: what it had asked for may be so or not, what it had not asked for is not."""
+        """A process is gone: a commit that it had asked for is unknown, and an open transaction has failed."""
         self._processes[writer] += 1
         for one in reversed(self.written):
             if one.writer == writer and one.outcome in (Outcome.OPEN, Outcome.ENDING):

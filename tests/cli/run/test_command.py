@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import re
 import signal
+import socket
+from contextlib import ExitStack
 from textwrap import dedent
 
 import pytest
 
 from harness import requirements
 from harness.names import unique
+from harness.processes import free_port
 from harness.terminal import Terminal
-from oncelog.cli.run.command import parse_interval_ms
+from oncelog.cli.exits import CommandError
+from oncelog.cli.run import command
+from oncelog.cli.run.command import embedded_log, parse_interval_ms
+from oncelog.client import Client
 from tests.spark import topics
 
 
@@ -315,3 +321,24 @@ def test_trigger_that_is_none_is_wrong_usage(cli, arguments):
     assert "'soon' is not a number and ms, seconds, minutes or hours" in " ".join(
         ended.errors.replace("│", " ").split()
     )
+
+
+def test_log_of_a_run_is_there_for_the_run_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "EMBEDDED_ADDRESS", f"127.0.0.1:{free_port()}")
+    with ExitStack() as stack:
+        address = embedded_log(stack, tmp_path / "data")
+        with Client(address) as client:
+            assert len(client.describe_cluster().nodes) == 1
+    host, port = address.split(":")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)))
+
+
+def test_log_of_a_run_that_cannot_start_says_why(tmp_path, monkeypatch, oncelog_broker):
+    monkeypatch.setattr(command, "EMBEDDED_ADDRESS", oncelog_broker.bootstrap_servers)
+    sentence = f"the broker did not start: cannot listen on {oncelog_broker.bootstrap_servers}: Address already in use"
+    with (
+        ExitStack() as stack,
+        pytest.raises(CommandError, match=f"^{sentence}; --bootstrap-server uses a log that runs"),
+    ):
+        embedded_log(stack, tmp_path / "data")

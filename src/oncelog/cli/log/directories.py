@@ -131,7 +131,7 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
     ZooKeeper, and a repair would make it that of a broker that is alone.
     """
     directories = [_read_directory(disk, path) for path in paths]
-    _tell_moved_apart(disk, directories)
+    _ignore_moved_partitions(disk, directories)
     homes = [path for path in paths if disk.exists(f"{path}/{JOURNAL}")]
     if len(homes) > 1:
         raise CommandError(f"{homes[0]} and {homes[1]} are of two nodes: name those of one", ExitStatus.USAGE)
@@ -147,8 +147,8 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
     return NodeFiles(directories, home, journal, own)
 
 
-def _tell_moved_apart(disk: Disk, directories: Sequence[LogDirectory]) -> None:
-    """Where two directories have a partition, the one that it was moved to counts, as at a start."""
+def _ignore_moved_partitions(disk: Disk, directories: Sequence[LogDirectory]) -> None:
+    """Ignore the older copy of a partition that was moved to another directory, as a start does."""
     places: dict[PartitionKey, list[tuple[int, LogDirectory]]] = {}
     for directory in directories:
         for key in directory.partitions:

@@ -23,6 +23,7 @@ from oncelog.records import crc32c
 
 CLEANUP_POLICY, INDEX_INTERVAL = "cleanup.policy", "index.interval.bytes"
 INDEX_INTERVAL_DEFAULT = 4096
+SEARCHED_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -75,9 +76,6 @@ def _note(content: JournalContent, topic_id: str, configs: dict[str, str], prefi
     interval = configs.get(prefix + INDEX_INTERVAL, "")
     if interval.isdecimal():
         content.index_intervals[topic_id] = max(int(interval), content.index_intervals.get(topic_id, 0))
-
-
-SEARCHED_BYTES = 256 * 1024
 
 
 @dataclass(slots=True)

@@ -169,7 +169,7 @@ def command(
     file.check(sources, outputs)
     with ExitStack() as stack:
         if is_embedded:
-            bootstrap_server = _embedded_log(stack, data_dir or DEFAULT_DATA_DIRECTORY)
+            bootstrap_server = embedded_log(stack, data_dir or DEFAULT_DATA_DIRECTORY)
         cluster = reach(bootstrap_server, config)
         make_inputs(cluster, sources, may_make=is_embedded)
         spark = start_spark(file.function, master)
@@ -254,7 +254,7 @@ def _missing(client: Client, names: Sequence[str]) -> list[str]:
     return [name for name, topic in described.items() if topic.error is ErrorCode.unknown_topic_or_partition]
 
 
-def _embedded_log(stack: ExitStack, data_directory: Path) -> str:
+def embedded_log(stack: ExitStack, data_directory: Path) -> str:
     """Start a log for as long as this command runs; return its address. Raises CommandError."""
     broker = MemberProcess("the broker", lambda _: None)
     stack.callback(_stop, broker)
