@@ -58,8 +58,6 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(Shipped, DataSourceReader):
-    """A read with an end."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -237,7 +235,6 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {item: offset for item, offset in from_tree(start).items() if not _differ(read_as, present, item)}
 
     def _with_new_partitions(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """Partitions that were added since are read from their beginning."""
         new = [partition for partition in latest if partition not in begin]
         return {**begin, **self._cluster.earliest(new)}
 
