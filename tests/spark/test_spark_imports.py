@@ -57,6 +57,7 @@ def test_driver_that_may_have_to_encode_is_ready_when_it_does() -> None:
 from oncelog.spark.sink.output import load_kernels
 load_kernels()
 import sys
+import oncelog.records.arrow  # reads, which the driver does not
 before = set(sys.modules)
 """
     assert loaded_by(program + ENCODE_AND_DECODE + "assert set(sys.modules) == before") == {"numba", "kio"}

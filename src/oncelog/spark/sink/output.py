@@ -190,5 +190,5 @@ class Output:
 
 def load_kernels() -> None:
     """Import and compile the kernels that encode rows, which takes the better part of a second."""
-    importlib.import_module("oncelog.records.arrow")
+    importlib.import_module("oncelog.records.from_arrow")
     key_partitions(binary_array([b"any"]), 1)
