@@ -139,11 +139,11 @@ def write_exactly_once(
     The columns and the other arguments are those of `exactly_once`. The rows are computed and encoded before the
     transaction begins. The driver sees one small row for each record batch, never the records.
 
-    transactional_id        who writes. Without one, the write id gives it; without either, one is made up
-    write_id                what is written, such as "orders-2024-05": once it is committed, a repetition with the same
+    transactional_id        the writer. Without one, the write id gives it; without either, one is made up
+    write_id                the write's name, such as "orders-2024-05": once it is committed, a repetition with the same
                             transactional id writes nothing. The log knows it for offsets.retention.minutes, 7 days by
                             default. A DataFrame without rows is not remembered where a column names the topic
-    transaction_timeout_ms  how long it may take to send all of it. When the driver dies meanwhile, read_committed readers
+    transaction_timeout_ms  the longest time to send all of it. When the driver dies meanwhile, read_committed readers
                             of these topics wait until then for what comes after, or until the same transactional id
                             writes again
 

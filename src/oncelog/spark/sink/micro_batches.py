@@ -311,23 +311,23 @@ def exactly_once(
     The DataFrame has the columns of Spark's Kafka sink: `value` and, if wanted, `key`, `headers`, `topic` and `partition`.
     Rows without a partition go where the Java client puts their key. `topic` beats the column of that name.
 
-    transactional_id        who writes: one per pipeline, the same after every restart
-    group_id                under which the input's offsets are committed; the transactional id if not given
+    transactional_id        the writer: one per pipeline, the same after every restart
+    group_id                the group for which the input's offsets are committed; the transactional id if not given
     mode                    "shared-producer": tasks write; "driver-pump": the driver does; "auto": whichever suits
-    attempts                how many transactions to try for one micro-batch when tasks or brokers fail
-    transaction_timeout_ms  how long a transaction may be open; the broker has a limit too, 15 minutes by default
-    call_timeout_ms         how long to go on asking a coordinator that does not answer, before the query stops
+    attempts                the most transactions for one micro-batch when tasks or brokers fail
+    transaction_timeout_ms  the longest time that a transaction may be open; the broker's limit is 15 minutes by default
+    call_timeout_ms         the time after which the query stops when a coordinator does not answer
     compression             none, gzip, snappy, lz4 or zstd
     batch_bytes_max         the size of a record batch before compression
-    unwritable              what becomes of records that cannot be written, for they are too large or their topic or
-                            partition is not there or not allowed: "fail", "skip" with a count, or "dead-letter"
-    dead_letter_topic       where they go then, in the same transaction
-    options                 the same and more under Kafka's names, such as kafka.max.request.size: what
-                            format("oncelog") takes
-    trust_checkpoint        run a query whose history the log does not know: say so once, after you have made sure
+    unwritable              the treatment of records that are too large, or whose topic or partition is not there or not
+                            allowed: "fail", "skip" with a count, or "dead-letter"
+    dead_letter_topic       the topic for such records with "dead-letter", in the same transaction
+    options                 the same and more under Kafka's names, such as kafka.max.request.size: the options of
+                            format("oncelog")
+    trust_checkpoint        run a query whose history the log does not know: for one start, after you have checked the output
     write_to_input          write to topics that the query reads, too: without it that is refused
 
-    Raises ValueError for settings that mean nothing. What a query may raise is said at `ExactlyOnceSink`.
+    Raises ValueError for settings that mean nothing. `ExactlyOnceSink` lists the errors of a query.
     """
     arguments = dict(locals())
     del arguments["options"]
@@ -339,9 +339,9 @@ def committed_offsets(
 ) -> str:
     """The offsets of the input that a sink has committed last, as JSON for the option startingOffsets.
 
-    So a stateless query goes on without its checkpoint. Partitions that are new since are not in it; those that are not
-    read any more are not, either. Where the input is on another cluster than the output, ask that one. `options` are those
-    of TLS and SASL, with the prefix `kafka.`. `call_timeout_ms` is how long to go on asking.
+    With them a stateless query continues without its checkpoint. They leave out partitions that are new since, and those that are
+    not read any more. Where the input is on another cluster than the output, name that cluster. `options` are those of TLS and
+    SASL, with the prefix `kafka.`. `call_timeout_ms` is the time after which the call fails without an answer.
 
     Raises FenceError where the group has no such offsets, or two sources read one partition up to different ones.
     """
