@@ -95,7 +95,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest: Offsets | None = None
         self._planned: Offsets | None = None
         """The end of the last micro-batch whose tasks were planned, at which the next one starts."""
-        self._told_last: OffsetTree | None = None
+        self._last_answer: OffsetTree | None = None
         """The last answer to a Spark that does not tell where a micro-batch starts."""
         self._last_advance_ms = time.monotonic() * 1000
 
@@ -166,7 +166,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         if self._planned is None:
             self._cluster.refresh_leaders()
-        last = self._told_last
+        last = self._last_answer
         if last is None:
             start = from_tree(self.initialOffset())
             told = self._tree(self._cluster.ends(self._planned or start))
@@ -176,7 +176,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             told = self._tree(self._cluster.ends(self._planned or from_tree(last)))
             if told == to_tree(from_tree(last), topic_ids(last)):
                 told = last
-        self._told_last = told
+        self._last_answer = told
         return told
 
     def reportLatestOffset(self) -> OffsetTree | None:
