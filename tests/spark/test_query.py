@@ -18,7 +18,7 @@ from harness.processes import free_port
 from oncelog.client import BrokerRefused, Client
 from oncelog.spark.query import SENTENCE, QueryError, SparkConnectError, refuse, refuse_remote
 from oncelog.spark.session.session import build_session
-from oncelog.spark.sink.exactly_once import exactly_once
+from oncelog.spark.sink.micro_batches import exactly_once
 from tests.spark import topics
 
 HOME = Path(pyspark.__file__).parent

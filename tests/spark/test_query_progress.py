@@ -169,18 +169,8 @@ def test_last_progress_of_a_query_has_the_same(pipeline):
 
 
 def report(batch_id: int, records: int = 0) -> BatchReport:
-    return BatchReport(
-        batch_id=batch_id,
-        is_skipped=False,
-        records=records,
-        size_bytes=0,
-        partitions=0,
-        mode=None,
-        attempts=1,
-        transaction_ms=0,
-        total_ms=0,
-        identity=ProducerIdentity(1, 1),
-    )
+    identity = ProducerIdentity(1, 1)
+    return BatchReport(batch_id=batch_id, is_skipped=False, records=records, attempts=1, total_ms=0, identity=identity)
 
 
 def test_the_last_hundred_reports_are_kept():

@@ -58,6 +58,7 @@ import oncelog.records.arrow
 from oncelog.spark.sink.output import load_kernels
 load_kernels()
 import sys
+import oncelog.records.arrow  # reads, which the driver does not
 before = set(sys.modules)
 """
     assert loaded_by(program + ENCODE_AND_DECODE + "assert set(sys.modules) == before") == {"numba", "kio"}

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from oncelog.client import ProducerIdentity
 from oncelog.spark import BatchReport, exactly_once
-from oncelog.spark.plan import Mode
 from oncelog.spark.query_progress import sink_metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
@@ -28,5 +27,5 @@ def test_every_argument_of_the_sink_is_there_with_its_default():
 
 
 def test_every_number_of_a_micro_batch_is_there():
-    report = BatchReport(0, False, 0, 0, 0, Mode.DRIVER_PUMP, 1, 0.0, 0.0, ProducerIdentity(1, 1))
+    report = BatchReport(batch_id=0, is_skipped=False, total_ms=0.0, identity=ProducerIdentity(1, 1))
     assert set(re.findall(r"`sink\.metrics\.(\w+)`", PAGE)) == sink_metrics(report).keys()

@@ -28,7 +28,6 @@ FOLDERS = [
         "tests/spark/source",
         with_java=(
             "tests/spark/source",
-            "tests/spark/test_batch_input.py",
             "tests/spark/test_source_live.py",
             "tests/spark/test_source_losses.py",
             "tests/spark/test_source_odd_logs.py",

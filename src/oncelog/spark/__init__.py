@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from oncelog.spark.session.java import Java, JavaNotFoundError, find_java, use_java
     from oncelog.spark.session.session import build_session
     from oncelog.spark.sink.batch_write import WriteIdError, write_exactly_once
-    from oncelog.spark.sink.exactly_once import committed_offsets, exactly_once
     from oncelog.spark.sink.fence import FenceError
     from oncelog.spark.sink.hanging import HangingTransaction
-    from oncelog.spark.sink.micro_batches import ExactlyOnceSink
+    from oncelog.spark.sink.micro_batches import ExactlyOnceSink, committed_offsets, exactly_once
     from oncelog.spark.sink.transaction import AttemptsExhausted
     from oncelog.spark.sink.writable import RowError
     from oncelog.spark.source.errors import DataLossError
@@ -91,10 +90,9 @@ _NAMES = {
     "oncelog.spark.session.java": ("Java", "JavaNotFoundError", "find_java", "use_java"),
     "oncelog.spark.session.session": ("build_session",),
     "oncelog.spark.sink.batch_write": ("WriteIdError", "write_exactly_once"),
-    "oncelog.spark.sink.exactly_once": ("committed_offsets", "exactly_once"),
+    "oncelog.spark.sink.micro_batches": ("ExactlyOnceSink", "committed_offsets", "exactly_once"),
     "oncelog.spark.sink.fence": ("FenceError",),
     "oncelog.spark.sink.hanging": ("HangingTransaction",),
-    "oncelog.spark.sink.micro_batches": ("ExactlyOnceSink",),
     "oncelog.spark.sink.transaction": ("AttemptsExhausted",),
     "oncelog.spark.sink.writable": ("RowError",),
     "oncelog.spark.source.errors": ("DataLossError",),

@@ -97,14 +97,11 @@ def has_state_of(files: CheckpointFiles, batch_id: int) -> bool:
 
 
 def _stores(files: CheckpointFiles, version: int) -> set[str]:
-    """The directories that have a version of a state."""
     found = files.matching(f"state/*/[0-9]*/{version}.*") | files.matching(f"state/*/[0-9]*/*/{version}.*")
     return {name.rpartition("/")[0] for name in found}
 
 
 class LocalFiles:
-    """A checkpoint in a local directory."""
-
     def __init__(self, root: str) -> None:
         self._root = Path(root)
 

@@ -11,7 +11,7 @@ REPORTS_MAX = 100
 """The number of reports that a sink keeps: as many as Spark keeps progress reports by default."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchReport:
     """One micro-batch, or one batch write, whose `batch_id` is 0. A skipped one was committed before; nothing of it was sent.
 
@@ -25,12 +25,12 @@ class BatchReport:
 
     batch_id: int
     is_skipped: bool
-    records: int
-    size_bytes: int
-    partitions: int
-    mode: Mode | None
-    attempts: int
-    transaction_ms: float
+    records: int = 0
+    size_bytes: int = 0
+    partitions: int = 0
+    mode: Mode | None = None
+    attempts: int = 0
+    transaction_ms: float = 0.0
     total_ms: float
     identity: ProducerIdentity
     input_offsets: int | None = None
@@ -41,8 +41,6 @@ class BatchReport:
 
 @dataclass(frozen=True, slots=True)
 class SinkMetrics:
-    """The sum over the micro-batches of this sink object."""
-
     batches: int = 0
     batches_skipped: int = 0
     records: int = 0

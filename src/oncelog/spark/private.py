@@ -47,7 +47,6 @@ def analyzed_plan(rows: DataFrame) -> Any:
 
 
 def items(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala sequence."""
     return (sequence.apply(number) for number in range(sequence.size()))
 
 
@@ -174,6 +173,5 @@ def is_scan(leaf: Any) -> bool:
 
 
 def running_execution(session: Any, query_id: str) -> Any:
-    """The Java object of a query that runs in this driver; None where none of that id does."""
     running = session._jsparkSession.sharedState().activeStreamingQueries()
     return running.get(jvm(session).java.util.UUID.fromString(query_id))

@@ -81,7 +81,6 @@ def stand_in(spark: SparkSession, *, include_headers: bool) -> DataFrame:
 
 
 def memory_of(rows: DataFrame) -> Memory:
-    """The memory that a result made of stand-ins needs."""
     walk = _Walk()
     walk.reads_input(analyzed_plan(rows))
     return walk.memory

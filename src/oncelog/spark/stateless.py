@@ -211,7 +211,6 @@ class StatelessLoop:
         return report
 
     def _admitted(self, start: Offsets, latest: Offsets) -> Offsets:
-        """The end of this batch."""
         if self._source.offsets_max is None:
             return latest
         end: Offsets = {}
@@ -273,11 +272,9 @@ class StatelessLoop:
         self._note(entries)
 
     def _note(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Remember what was committed."""
         self._committed, self._committed_ms = {**self._committed, **entries}, _now_ms()
 
     def _entries(self, batch_id: int, end: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets to commit next."""
         record = FenceRecord(QUERY_ID, batch_id, digest([to_json(end)]), self._sequence)
         self._sequence += 1
         return fence.fence_metadata(record, end, topic_ids=self._topic_ids.known())

@@ -174,7 +174,7 @@ def sized_rows(spark):
 @pytest.mark.parametrize("mode", ["shared-producer", "driver-pump"])
 def test_a_record_that_the_broker_refuses_is_not_tried_again(spark, log, small, monkeypatch, mode):
     """MESSAGE_TOO_LARGE is not an answer that another transaction would change. Here the limit could not be seen before."""
-    monkeypatch.setattr("oncelog.spark.sink.output.TopicLimits.batch_bytes_max", {})
+    monkeypatch.setattr("oncelog.spark.sink.output.OutputTopics.batch_bytes_max", {})
     transactional_id = unique("large")
     with pytest.raises(BrokerRefused, match=r"max\.message\.bytes.*MESSAGE_TOO_LARGE"):
         write(log, small, sized_rows(spark), mode=mode, transactional_id=transactional_id)

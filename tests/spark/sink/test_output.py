@@ -9,7 +9,7 @@ import pytest
 from harness.names import unique
 from harness.rewriting_proxy import RewritingProxy
 from oncelog.client import Client, NewTopic, TopicPartition
-from oncelog.spark.sink.output import TopicLimits, output_topics
+from oncelog.spark.sink.output import OutputTopics
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.testing.proxy import ApiKey
 
@@ -53,11 +53,11 @@ def partitions_of(log, grown):
             settings = sink_settings(
                 topic=grown, transactional_id=unique("copy"), bootstrap_servers=proxy.bootstrap_servers
             )
-            limits = TopicLimits(client)
-            limits.learn([grown])
+            topics = OutputTopics(client, settings)
+            topics.learn_limits([grown])
             proxy.changes[ApiKey.METADATA] = node = LaggingNode(grown)
-            topics = output_topics(client, limits, settings, columns)
-            return topics.targets.partitions, node.asked
+            encoder = topics.encoder(columns, rotation=0)
+            return encoder.targets.partitions, node.asked
 
         yield ask
 

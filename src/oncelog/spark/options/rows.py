@@ -35,7 +35,7 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "kafka.bootstrap.servers",
         None,
-        "Needed. Where the cluster is found: host:port, or several of them with commas. The protocol may be in front, as in "
+        "Needed. The addresses of the cluster: host:port, or several of them with commas. The protocol may be in front, as in "
         "SASL_SSL://host:port.",
         Scope.BOTH,
     ),
@@ -49,17 +49,19 @@ SOURCE_ROWS: tuple[Option, ...] = (
         "^ and $ stand for its ends.",
     ),
     _supported(
-        "startingTimestamp", None, "Where a new query starts, in ms since 1970. Before the two options that follow."
+        "startingTimestamp",
+        None,
+        "The start of a new query, in ms since 1970. It comes before the two options that follow.",
     ),
     _supported(
         "startingOffsetsByTimestamp",
         None,
-        'Where a new query starts, in ms since 1970 for every partition: {"topic": {"0": 1000}}.',
+        'The start of a new query, in ms since 1970 for every partition: {"topic": {"0": 1000}}.',
     ),
     _supported(
         "startingOffsets",
         "latest in a stream, earliest in a batch read",
-        'Where a new query starts: earliest, latest, or offsets of every partition as JSON: {"topic": {"0": 23}}, with -2 '
+        'The start of a new query: earliest, latest, or offsets of every partition as JSON: {"topic": {"0": 23}}, with -2 '
         'for the earliest and -1 for the latest; {"topic": "earliest"} is for a whole topic, and may stand beside offsets of '
         "others. New partitions are read from their beginning. A batch read cannot start "
         "at the latest.",
@@ -67,57 +69,61 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "startingOffsetsByTimestampStrategy",
         "error",
-        "What to do where no record is as late as the starting time: error, or latest to start there at the end.",
+        "Used where no record is as late as the starting time: error fails, latest starts at the end.",
     ),
-    _supported("endingTimestamp", None, "Batch reads only. Where to end, in ms since 1970."),
-    _supported(
-        "endingOffsetsByTimestamp", None, "Batch reads only. Where to end, in ms since 1970 for every partition."
-    ),
+    _supported("endingTimestamp", None, "Batch reads only. The end, in ms since 1970."),
+    _supported("endingOffsetsByTimestamp", None, "Batch reads only. The end, in ms since 1970 for every partition."),
     _supported(
         "endingOffsets",
         "latest",
-        "Batch reads only. Where to end: latest, or offsets as JSON with -1 for the latest; "
+        "Batch reads only. The end: latest, or offsets as JSON with -1 for the latest; "
         '{"topic": "latest"} is for a whole topic.',
     ),
     _supported(
         "failOnDataLoss",
         "true",
-        "Whether to fail when records that are to be read are gone: deleted, or with their topic. With false the read goes "
-        "on with what is there, and says in a warning what it left out. A topic that was deleted and made anew is told by its "
+        "With true a read fails when its records were deleted, or their topic was. With false it goes "
+        "on with the others, and names the missing ones in a warning. A topic that was deleted and made anew is told by its "
         "id, which the checkpoint has as topic@id beside the offsets; with false the new one is read from its beginning.",
     ),
-    _supported("includeHeaders", "false", "Whether there is a column `headers`."),
+    _supported("includeHeaders", "false", "With true there is a column `headers`."),
     _supported(
         "maxOffsetsPerTrigger",
         None,
-        "Streams only. How many offsets a micro-batch reads at most, in proportion to what each partition has.",
+        "Streams only. The most offsets of a micro-batch, shared out in proportion to the new offsets of each partition.",
     ),
     _supported(
-        "minOffsetsPerTrigger", None, "Streams only. How many offsets a micro-batch waits for, up to maxTriggerDelay."
+        "minOffsetsPerTrigger",
+        None,
+        "Streams only. The number of offsets for which a micro-batch waits, up to maxTriggerDelay.",
     ),
-    _supported("maxTriggerDelay", "15m", "Streams only. How long minOffsetsPerTrigger waits: 15m, 30s, 500ms."),
+    _supported("maxTriggerDelay", "15m", "Streams only. The longest wait of minOffsetsPerTrigger: 15m, 30s, 500ms."),
     _supported(
         "minPartitions",
         None,
-        "About how many tasks a micro-batch or a batch read is divided into at least: partitions with much to read are cut.",
+        "About the least number of tasks of a micro-batch or a batch read: partitions with much to read are cut.",
     ),
     _supported(
         "maxPartitions",
         "2 for each core, where partitions are small",
-        "How many tasks a micro-batch or a batch read is divided into at most. With fewer than there are partitions, a task reads "
+        "The largest number of tasks of a micro-batch or a batch read. With fewer than there are partitions, a task reads "
         "several, one after the other, and all tasks about as much. The default is one task for 20,000 offsets, where that is "
         "more. Cores are those of a local session that build_session has started, and else those of the driver's machine. "
         "maxRecordsPerPartition may make more tasks. Spark's own source has no such option, and makes a task of each partition; "
         "so does this one with a number that is as large.",
     ),
-    _supported("maxRecordsPerPartition", None, "How many offsets one task reads at most."),
+    _supported("maxRecordsPerPartition", None, "The most offsets that one task reads."),
     _supported(
         "kafkaConsumer.pollTimeoutMs",
         "120000",
-        "How long a task waits for records that should be there. Where no broker answers, kafka.default.api.timeout.ms is "
+        "The time that a task waits for records that should be there. Where no broker answers, kafka.default.api.timeout.ms is "
         "the limit.",
     ),
-    _supported("fetchOffset.numRetries", "3", "How often the driver asks again when a broker refuses to say offsets."),
+    _supported(
+        "fetchOffset.numRetries",
+        "3",
+        "The number of further requests of the driver when a broker refuses to list offsets.",
+    ),
     _supported("fetchOffset.retryIntervalMs", "10", "The pause before it asks again."),
     _supported(
         "kafka.isolation.level",
@@ -139,37 +145,36 @@ SOURCE_ROWS: tuple[Option, ...] = (
     _supported(
         "kafka.default.api.timeout.ms",
         "60000",
-        "How long the driver and a task go on asking when no broker answers. A line in the log says so meanwhile.",
+        "The time after which the driver or a task fails when no broker answers. It is logged meanwhile.",
     ),
-    _supported("kafka.request.timeout.ms", "30000", "How long one request may take before it is made again."),
+    _supported("kafka.request.timeout.ms", "30000", "The time after which a request is made again."),
     _supported(
         "kafka.socket.connection.setup.timeout.ms",
         "10000",
-        "How long a connection may take to be made before the next address is tried.",
+        "The time after which the next address is tried when a connection is not made.",
     ),
     _supported(
         "kafka.metadata.max.age.ms",
         "1000",
-        "How old the driver's list of topics and partitions may be: new ones are found this much later. Kafka's consumer "
+        "The longest age of the driver's list of topics and partitions: new ones are found this much later. Kafka's consumer "
         "waits 5 minutes.",
     ),
     _supported(
         "kafka.max.partition.fetch.bytes",
         "4194304",
-        "About how much a broker puts into one answer of one partition; one batch may be larger. Kafka's consumer asks for "
-        "1 MiB.",
+        "About the most bytes of one partition in an answer; one batch may be larger. Kafka's consumer asks for 1 MiB.",
     ),
-    _supported("kafka.fetch.max.bytes", "52428800", "About how much a broker puts into one answer."),
-    _supported("kafka.fetch.min.bytes", "1", "How much there has to be before a broker answers at once."),
+    _supported("kafka.fetch.max.bytes", "52428800", "About the most bytes of an answer."),
+    _supported("kafka.fetch.min.bytes", "1", "The bytes with which a broker answers at once."),
     _supported(
         "kafka.fetch.max.wait.ms",
         "100",
-        "How long a broker waits for kafka.fetch.min.bytes. Kafka's consumer lets it wait for 500 ms.",
+        "The longest wait of a broker for kafka.fetch.min.bytes. Kafka's consumer lets it wait for 500 ms.",
     ),
     _supported(
         "kafka.exclude.internal.topics",
         "true",
-        "Whether subscribePattern leaves out topics such as __consumer_offsets.",
+        "With true subscribePattern leaves out topics such as __consumer_offsets.",
     ),
     *security_rows(),
     _refused(
@@ -251,31 +256,33 @@ BYTES_AS_THEY_ARE = "columns are written as bytes or text as they are; convert t
 
 SINK_ROWS: tuple[Option, ...] = (
     _sink_supported(
-        "topic", None, "Where all rows go. It comes before a column of that name, which is needed without it."
+        "topic", None, "The topic of all rows. It comes before a column of that name, which is needed without it."
     ),
     _sink_supported(
         "kafka.transactional.id",
         None,
-        'Who writes: one for each pipeline, the same after every restart. With writeStream.format("oncelog") {query} stands '
+        'The writer: one for each pipeline, the same after every restart. With writeStream.format("oncelog") {query} stands '
         'for the name of the query. Without this option format("oncelog") names a stream by its query\'s id and a batch write '
         "by its writeId, or makes one up.",
     ),
     _sink_supported(
         "kafka.group.id",
         "the transactional id",
-        "Streams only. Under which group the offsets of the input are committed, in the transaction. It may have {query} in "
+        "Streams only. The group for which the offsets of the input are committed, in the transaction. It may have {query} in "
         "it, too.",
     ),
     _sink_supported(
         "kafka.transaction.timeout.ms",
         "60000 for streams, 900000 for batch writes",
-        "How long a transaction may be open. It opens when all rows are computed and encoded. The broker's limit is its "
-        "transaction.max.timeout.ms.",
+        "The longest time that a transaction may be open. It opens when all rows are computed and encoded. The broker's limit is "
+        "its transaction.max.timeout.ms.",
     ),
-    _sink_supported("kafka.max.block.ms", "60000", "How long to go on asking a coordinator that does not answer."),
-    _sink_supported("kafka.request.timeout.ms", "30000", "How long one request may take before it is made again."),
     _sink_supported(
-        "kafka.delivery.timeout.ms", "120000", "How long a partition may take no batch before the attempt fails."
+        "kafka.max.block.ms", "60000", "The time after which a write fails when a coordinator does not answer."
+    ),
+    _sink_supported("kafka.request.timeout.ms", "30000", "The time after which a request is made again."),
+    _sink_supported(
+        "kafka.delivery.timeout.ms", "120000", "The time after which an attempt fails when a partition takes no batch."
     ),
     _sink_supported("kafka.compression.type", "none", "none, gzip, snappy, lz4 or zstd."),
     _sink_supported(
@@ -286,25 +293,25 @@ SINK_ROWS: tuple[Option, ...] = (
     _sink_supported(
         "kafka.max.request.size",
         None,
-        "How large a record may be, counted without compression as the Java producer counts it. Without it only the topic's "
+        "The largest record, counted without compression as the Java producer counts it. Without it only the topic's "
         "max.message.bytes counts.",
     ),
-    _sink_supported("kafka.client.id", "oncelog-spark", "What brokers see as the name of these connections."),
+    _sink_supported("kafka.client.id", "oncelog-spark", "The name of these connections for brokers."),
     _sink_supported("kafka.acks", "all", "all or -1: a transaction needs every acknowledgement."),
     _sink_supported("kafka.enable.idempotence", "true", "true: a transaction needs it."),
-    _sink_supported("attempts", "3", "How many transactions to try when tasks or brokers fail."),
+    _sink_supported("attempts", "3", "The most transactions for one write when tasks or brokers fail."),
     _sink_supported(
         "unwritable",
         "fail",
-        "What becomes of records that cannot be written, for they are too large or name a topic or partition that is not "
+        "The treatment of records that are too large or name a topic or partition that is not "
         "there or not allowed: fail, skip with a count, or dead-letter. It happens in the same transaction.",
     ),
-    _sink_supported("deadLetterTopic", None, "Where such records go with unwritable=dead-letter."),
+    _sink_supported("deadLetterTopic", None, "The topic for such records with unwritable=dead-letter."),
     _sink_supported(
         "trustCheckpoint",
         "false",
-        "Streams only. Run a query whose history the log does not know, as after a full refresh; say so once, after you have "
-        "made sure.",
+        "Streams only. Run a query whose history the log does not know, as after a full refresh; set it for one start, after "
+        "you have checked the output.",
     ),
     _sink_supported(
         "writeToInput",
@@ -315,7 +322,7 @@ SINK_ROWS: tuple[Option, ...] = (
     _sink_supported(
         "writeId",
         None,
-        'Batch writes with format("oncelog") only. What is written: a repetition under the same transactional id adds nothing.',
+        'Batch writes with format("oncelog") only. The write\'s name: a repetition under the same transactional id adds nothing.',
     ),
     _sink_supported(
         "stagingLocation",
@@ -326,8 +333,8 @@ SINK_ROWS: tuple[Option, ...] = (
     _sink_supported(
         "checkpointLocation",
         None,
-        'writeStream.format("oncelog") only, and needed there: a directory that the driver sees. What was read is taken from '
-        "it.",
+        'writeStream.format("oncelog") only, and needed there: a directory that the driver sees. The offsets of the '
+        "input are read from it.",
     ),
     _sink_supported(
         "queryName",

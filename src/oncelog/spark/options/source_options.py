@@ -70,8 +70,6 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """The settings of Fetch requests."""
-
     isolation_level: IsolationLevel
     min_bytes: int
     max_wait_ms: int

@@ -26,16 +26,12 @@ class OptionError(ValueError):
 
 
 class Scope(Enum):
-    """The parts that take an option."""
-
     SOURCE = "source"
     SINK = "sink"
     BOTH = "source and sink"
 
 
 class Treatment(Enum):
-    """The treatment of an option that is given."""
-
     SUPPORTED = "supported"
     REFUSED = "refused"
     INERT = "accepted without effect"

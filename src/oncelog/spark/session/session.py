@@ -131,6 +131,5 @@ def socket_settings(master: str | None) -> dict[str, str]:
 
 
 def _remove(directory: Path, owner: int) -> None:
-    """Remove it in the process that made it, not in a fork."""
     if os.getpid() == owner:
         shutil.rmtree(directory, ignore_errors=True)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -138,11 +139,11 @@ def write_exactly_once(
     The columns and the other arguments are those of `exactly_once`. The rows are computed and encoded before the
     transaction begins. The driver sees one small row for each record batch, never the records.
 
-    transactional_id        who writes. Without one, the write id gives it; without either, one is made up
-    write_id                what is written, such as "orders-2024-05": once it is committed, a repetition with the same
+    transactional_id        the writer. Without one, the write id gives it; without either, one is made up
+    write_id                the write's name, such as "orders-2024-05": once it is committed, a repetition with the same
                             transactional id writes nothing. The log knows it for offsets.retention.minutes, 7 days by
                             default. A DataFrame without rows is not remembered where a column names the topic
-    transaction_timeout_ms  how long it may take to send all of it. When the driver dies meanwhile, read_committed readers
+    transaction_timeout_ms  the longest time to send all of it. When the driver dies meanwhile, read_committed readers
                             of these topics wait until then for what comes after, or until the same transactional id
                             writes again
 
@@ -151,7 +152,9 @@ def write_exactly_once(
     to another topic; ProducerFenced, OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError
     where Spark failed.
     """
-    arguments = {name: value for name, value in locals().items() if name not in ("rows", "write_id", "options")}
+    arguments = dict(locals())
+    for name in ("rows", "write_id", "options"):
+        del arguments[name]
     told = with_options(write_exactly_once, arguments, options, Use.WRITE_EXACTLY_ONCE)
     settings = write_settings(told, write_id)
     _refuse(rows)
@@ -176,20 +179,29 @@ def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> Bat
     started_ms = time.monotonic() * 1000
     if write_id is not None and is_written(settings, write_id):
         # It stays written: there is no need to fence the producer that has the id now.
-        return skipped_report(0, time.monotonic() * 1000 - started_ms, NO_IDENTITY)
+        return skipped_report(0, started_ms, NO_IDENTITY)
+
+    def entries(written: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return write_entries(write_id, settings.topic, written)
+
+    write = partial(Writer.write, rows=rows, batch_id=0, expected=UNFORESEEN, entries=entries, is_wanted=lambda: True)
+    return write_once(settings, write_id, started_ms, write)
+
+
+def write_once(
+    settings: SinkSettings, write_id: str | None, started_ms: float, write: Callable[[Writer], BatchReport]
+) -> BatchReport:
+    """Take the transactional id and write, unless the write id is committed. Raises WriteIdError, or what `write` raises."""
     writer = Writer(settings)
     try:
         # The producer before may have committed before it was fenced, and cannot any more.
         if write_id is not None and was_written(
             writer.committed(record_partitions(settings.topic)), write_id, settings.topic
         ):
-            return skipped_report(0, time.monotonic() * 1000 - started_ms, writer.identity)
-        report = writer.write(
-            rows, 0, UNFORESEEN, lambda written: write_entries(write_id, settings.topic, written), lambda: True
-        )
+            return skipped_report(0, started_ms, writer.identity)
+        return replace(write(writer), total_ms=time.monotonic() * 1000 - started_ms)
     finally:
         writer.close()
-    return replace(report, total_ms=time.monotonic() * 1000 - started_ms)
 
 
 def is_written(settings: SinkSettings, write_id: str) -> bool:

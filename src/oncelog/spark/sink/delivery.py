@@ -304,8 +304,6 @@ class KeptDelivery(BatchDelivery):
 
 
 class RowsSentByDriver(KeptDelivery):
-    """Encoded rows that come to the driver to be sent."""
-
     def __init__(
         self,
         encoded: EncodedRows,

@@ -272,7 +272,6 @@ def batches_in(table: pa.RecordBatch) -> Iterator[EncodedBatch]:
 
 
 def crc(batch: bytes) -> int:
-    """The checksum in the header of a batch."""
     return int(struct.unpack_from(">I", batch, CRC_POSITION)[0])
 
 

@@ -24,7 +24,6 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from oncelog.client import Client, ClientError, TopicPartition
 from oncelog.client.descriptions import TopicDescription
-from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.offsets import from_json, is_offsets, topic_ids
@@ -33,8 +32,8 @@ from oncelog.spark.options.table import LOCAL, OptionError, scheme_and_path
 from oncelog.spark.query import QUERY_ID_PROPERTY, QueryError
 from oncelog.spark.session.python_worker import without_traceback
 from oncelog.spark.shipping import Shipped
-from oncelog.spark.sink import fence
-from oncelog.spark.sink.batch_write import WriteIdError, is_written, record_partitions, was_written, write_entries
+from oncelog.spark.sink.batch_input import BatchInput, InputClusters, batch_input
+from oncelog.spark.sink.batch_write import WriteIdError, is_written, write_entries, write_once
 from oncelog.spark.sink.delivery import DriverSender
 from oncelog.spark.sink.encoded_task import (
     EncodedTask,
@@ -47,7 +46,7 @@ from oncelog.spark.sink.encoded_task import (
 )
 from oncelog.spark.sink.fence import FenceError, FenceRecord, Verdict
 from oncelog.spark.sink.hanging import HangingTransaction
-from oncelog.spark.sink.output import TopicLimits, output_topics, row_encoder
+from oncelog.spark.sink.output import OutputTopics
 from oncelog.spark.sink.settings import QUERY_PLACEHOLDER, SinkSettings, sink_settings
 from oncelog.spark.sink.transaction import AttemptsExhausted
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
@@ -133,18 +132,16 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
             raise QueryError("the input has no topics of the output's cluster: name the output with option topic")
         written = [*sink.named_outputs, *(item.topic for item in delivery.partitions)]
         sink.refuse_own_input(read.topics, written)
-        age_ms = time.time() * 1000 - read.planned_ms
-        name = settings.query_name
-        batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms, name)
+        batch = read.batch(query_id, batch_id, settings.query_name)
         look_first(client, sink, batch, read.committed(sink.topic))
     writer = Writer(sink)
     try:
         progress = writer.progress(read.committed(sink.topic))
         if decided(writer.client, sink, progress, batch) is Verdict.SKIP:
-            return skipped_report(batch_id, time.monotonic() * 1000 - started_ms, writer.identity)
+            return skipped_report(batch_id, started_ms, writer.identity)
+        name = settings.query_name
         record = FenceRecord(query_id, batch_id, read.end_digest, progress.next_sequence, query_name=name)
-        carrier = None if read.end or sink.topic is None else TopicPartition(sink.topic, CARRIER_PARTITION)
-        entries = fence.fence_metadata(record, read.end, unclear=read.unclear, carrier=carrier)
+        entries = read.entries(record, sink.topic)
         report = writer.send(delivery, batch_id, entries, lambda: True, started_ms)
         writer.keep(record, entries)
         return report
@@ -179,7 +176,6 @@ def _check_tasks(tasks: Sequence[EncodedTask], query_id: str, batch_id: int, che
 
 
 def _input(client: Client, offsets: BatchOffsets) -> BatchInput:
-    """The input of a micro-batch."""
     told = [line if line is not None and is_offsets(line) else "{}" for line in offsets.end]
     places = {partition for line in told for partition in from_json(line)}
     described = client.metadata({partition.topic for partition in places}, wanted=places)
@@ -249,18 +245,15 @@ class BatchWriter(Shipped, DataSourceArrowWriter):
         started_ms = time.monotonic() * 1000
         driver = DriverSender()
         delivery = StagedDelivery(tasks, driver)
-        writer = Writer(self._settings)
+        entries = write_entries(self._write_id, self._settings.topic, delivery.partitions)
+
+        def send(writer: Writer) -> BatchReport:
+            return writer.send(delivery, 0, entries, lambda: True, started_ms)
+
         try:
-            # The producer before may have committed before it was fenced, and cannot any more.
-            if self._write_id is not None and was_written(
-                writer.committed(record_partitions(self._settings.topic)), self._write_id, self._settings.topic
-            ):
-                return
-            entries = write_entries(self._write_id, self._settings.topic, delivery.partitions)
-            writer.send(delivery, 0, entries, lambda: True, started_ms)
+            write_once(self._settings, self._write_id, started_ms, send)
         finally:
             driver.close()
-            writer.close()
 
 
 class StreamWriter(Shipped, DataSourceStreamArrowWriter):
@@ -298,8 +291,8 @@ class StreamWriter(Shipped, DataSourceStreamArrowWriter):
 
 def _job(settings: SinkSettings, columns: Collection[str], staging_location: str | None, owner: str) -> EncodingJob:
     with open_client(settings) as client:
-        topics = output_topics(client, TopicLimits(client), settings, columns)
-    return EncodingJob(row_encoder(settings, topics, 0), new_staging(staging_root(staging_location), owner))
+        encoder = OutputTopics(client, settings).encoder(columns, rotation=0)
+    return EncodingJob(encoder, new_staging(staging_root(staging_location), owner))
 
 
 def _tasks(messages: Messages) -> list[EncodedTask]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple, NoReturn
@@ -20,15 +20,20 @@ from oncelog.client import (
     TopicPartition,
     TransactionalIdExpired,
 )
-from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
+from oncelog.records import BATCH_BYTES_MAX
 from oncelog.spark.causes import raise_for_spark
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
+from oncelog.spark.offsets import to_json
+from oncelog.spark.options.security_options import security_of
+from oncelog.spark.options.sink_options import Use, with_options
 from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, SparkConnectError, refuse, refuse_connect, running_query
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
-from oncelog.spark.sink.settings import SinkSettings
+from oncelog.spark.sink.batch_input import BatchInput, InputClusters, batch_input, input_clusters
+from oncelog.spark.sink.fence import FenceError, FenceProgress, FenceRecord, Verdict, progress_from
+from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer, cluster_of, decided, look_first, open_client, skipped_report
+from oncelog.spark.wait_log import answered
 from oncelog.wire import ErrorCode
 
 _given: dict[tuple[str, str], tuple[str, int]] = {}
@@ -55,9 +60,6 @@ class _Run:
         self.progress = writer.progress(read.committed(settings.topic))
         self._settings = settings
 
-    def close(self) -> None:
-        self.writer.close()
-
     def record(self, batch_id: int, read: BatchInput) -> FenceRecord:
         """The fence record of a micro-batch that is computed, but not written yet."""
         return FenceRecord(
@@ -68,13 +70,6 @@ class _Run:
             watermark_ms=None if self.query.is_stateless else self.query.advance_watermark(),
             query_name=self.query.name,
         )
-
-    def entries(self, record: FenceRecord, read: BatchInput) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets to commit in the transaction, each with the fence record."""
-        if read.end:
-            return fence.fence_metadata(record, read.end, unclear=read.unclear)
-        assert self._settings.topic is not None, "a run without a carrier is refused"
-        return fence.fence_metadata(record, {}, carrier=TopicPartition(self._settings.topic, CARRIER_PARTITION))
 
     def commit_on_input_clusters(self, record: FenceRecord, read: BatchInput) -> None:
         """Commit the offsets on the input's own clusters after the transaction, for tools that show the lag."""
@@ -87,9 +82,7 @@ class _Run:
                 continue
 
 
-class _AskedBatch(NamedTuple):
-    """A micro-batch that Spark asks for, in the run of its query."""
-
+class _RequestedBatch(NamedTuple):
     run: _Run
     batch: fence.Batch
     read: BatchInput
@@ -146,15 +139,15 @@ class ExactlyOnceSink:
             refuse_connect(session)
             query = running_query(session)
             self._leave_other_runs(query)
-            asked = self._begin(query, batch_id) if self._run is None else self._go_on(self._run, batch_id)
-            if self._verdict(asked) is Verdict.SKIP:
-                return _last(asked.run).sequence
-            return asked.run.progress.next_sequence
+            requested = self._begin(query, batch_id) if self._run is None else self._go_on(self._run, batch_id)
+            if self._verdict(requested) is Verdict.SKIP:
+                return _last(requested.run).sequence
+            return requested.run.progress.next_sequence
 
     def close(self) -> None:
         """Close the connections. The next micro-batch, of a query that was started again, opens new ones."""
         if self._run is not None:
-            self._run.close()
+            self._run.writer.close()
             self._run = None
 
     def __reduce__(self) -> NoReturn:
@@ -223,23 +216,22 @@ class ExactlyOnceSink:
         if self._run is not None and self._run.query.run_id != query.run_id:
             self.close()
 
-    def _begin(self, query: RunningQuery, batch_id: int) -> _AskedBatch:
-        """Begin a run with a micro-batch: refuse it, or take the transactional id."""
+    def _begin(self, query: RunningQuery, batch_id: int) -> _RequestedBatch:
         refuse(query)
         clusters = input_clusters(self._settings.bootstrap_servers, self._settings.security, query.sources())
         with open_client(self._settings) as client:
             read = self._input(query, clusters, batch_id, client)
-            batch = _batch(query, read, batch_id)
+            batch = read.batch(query.query_id, batch_id, query.name)
             look_first(client, self._settings, batch, read.committed(self._settings.topic))
         self._run = _Run(self._settings, query, clusters, read, Writer(self._settings))
-        return _AskedBatch(self._run, batch, read)
+        return _RequestedBatch(self._run, batch, read)
 
-    def _go_on(self, run: _Run, batch_id: int) -> _AskedBatch:
+    def _go_on(self, run: _Run, batch_id: int) -> _RequestedBatch:
         read = self._input(run.query, run.clusters, batch_id)
-        return _AskedBatch(run, _batch(run.query, read, batch_id), read)
+        return _RequestedBatch(run, read.batch(run.query.query_id, batch_id, run.query.name), read)
 
-    def _verdict(self, asked: _AskedBatch) -> Verdict:
-        return decided(asked.run.writer.client, self._settings, asked.run.progress, asked.batch)
+    def _verdict(self, requested: _RequestedBatch) -> Verdict:
+        return decided(requested.run.writer.client, self._settings, requested.run.progress, requested.batch)
 
     def _input(
         self, query: RunningQuery, clusters: InputClusters, batch_id: int, client: Client | None = None
@@ -253,11 +245,11 @@ class ExactlyOnceSink:
         self._settings.refuse_own_input(read.topics, self._settings.named_outputs)
         return read
 
-    def _write_in(self, asked: _AskedBatch, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
-        run, read = asked.run, asked.read
-        if self._verdict(asked) is Verdict.SKIP:
+    def _write_in(self, requested: _RequestedBatch, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
+        run, read = requested.run, requested.read
+        if self._verdict(requested) is Verdict.SKIP:
             _skip(rows, run, batch_id)
-            report = skipped_report(batch_id, time.monotonic() * 1000 - started_ms, run.writer.identity)
+            report = skipped_report(batch_id, started_ms, run.writer.identity)
             return replace(report, sequence=_last(run).sequence)
         record: FenceRecord | None = None
 
@@ -265,7 +257,7 @@ class ExactlyOnceSink:
             nonlocal record
             self._settings.refuse_own_input(read.topics, (item.topic for item in written))
             record = run.record(batch_id, read)
-            return run.entries(record, read)
+            return read.entries(record, self._settings.topic)
 
         expected = Expectation(read.offset_count, is_proportional=run.query.is_stateless)
         report = run.writer.write(rows, batch_id, expected, entries, lambda: run.query.is_active)
@@ -274,11 +266,6 @@ class ExactlyOnceSink:
         run.writer.keep(record, read.committed(self._settings.topic))
         run.commit_on_input_clusters(record, read)
         return replace(report, input_offsets=read.offset_count, sequence=record.sequence)
-
-
-def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
-    age_ms = time.time() * 1000 - read.planned_ms
-    return fence.Batch(query.query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms, query.name)
 
 
 def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
@@ -298,3 +285,77 @@ def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
 def _last(run: _Run) -> FenceRecord:
     assert run.progress.last is not None, "what is skipped was committed"
     return run.progress.last
+
+
+def exactly_once(
+    *,
+    topic: str | None = None,
+    transactional_id: str | None = None,
+    bootstrap_servers: str | None = None,
+    group_id: str | None = None,
+    mode: str = "auto",
+    attempts: int = 3,
+    transaction_timeout_ms: int = 60_000,
+    call_timeout_ms: int = 60_000,
+    compression: str = "none",
+    batch_bytes_max: int = BATCH_BYTES_MAX,
+    client_id: str = "oncelog-spark",
+    trust_checkpoint: bool = False,
+    write_to_input: bool = False,
+    unwritable: str = "fail",
+    dead_letter_topic: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> ExactlyOnceSink:
+    """A function for `writeStream.foreachBatch`: each micro-batch becomes one transaction, with the input's offsets.
+
+    The DataFrame has the columns of Spark's Kafka sink: `value` and, if wanted, `key`, `headers`, `topic` and `partition`.
+    Rows without a partition go where the Java client puts their key. `topic` beats the column of that name.
+
+    transactional_id        the writer: one per pipeline, the same after every restart
+    group_id                the group for which the input's offsets are committed; the transactional id if not given
+    mode                    "shared-producer": tasks write; "driver-pump": the driver does; "auto": whichever suits
+    attempts                the most transactions for one micro-batch when tasks or brokers fail
+    transaction_timeout_ms  the longest time that a transaction may be open; the broker's limit is 15 minutes by default
+    call_timeout_ms         the time after which the query stops when a coordinator does not answer
+    compression             none, gzip, snappy, lz4 or zstd
+    batch_bytes_max         the size of a record batch before compression
+    unwritable              the treatment of records that are too large, or whose topic or partition is not there or not
+                            allowed: "fail", "skip" with a count, or "dead-letter"
+    dead_letter_topic       the topic for such records with "dead-letter", in the same transaction
+    options                 the same and more under Kafka's names, such as kafka.max.request.size: the options of
+                            format("oncelog")
+    trust_checkpoint        run a query whose history the log does not know: for one start, after you have checked the output
+    write_to_input          write to topics that the query reads, too: without it that is refused
+
+    Raises ValueError for settings that mean nothing. `ExactlyOnceSink` lists the errors of a query.
+    """
+    arguments = dict(locals())
+    del arguments["options"]
+    return ExactlyOnceSink(sink_settings(**with_options(exactly_once, arguments, options, Use.EXACTLY_ONCE)))
+
+
+def committed_offsets(
+    bootstrap_servers: str, group_id: str, options: Mapping[str, str] | None = None, call_timeout_ms: int = 60_000
+) -> str:
+    """The offsets of the input that a sink has committed last, as JSON for the option startingOffsets.
+
+    With them a stateless query continues without its checkpoint. They leave out partitions that are new since, and those that are
+    not read any more. Where the input is on another cluster than the output, name that cluster. `options` are those of TLS and
+    SASL, with the prefix `kafka.`. `call_timeout_ms` is the time after which the call fails without an answer.
+
+    Raises FenceError where the group has no such offsets, or two sources read one partition up to different ones.
+    """
+    about, security = f"the offsets of group {group_id!r}", security_of(options or {})
+    with (
+        answered(bootstrap_servers, about, call_timeout_ms, "call_timeout_ms"),
+        Client(bootstrap_servers, call_timeout_ms=call_timeout_ms, security=security) as client,
+    ):
+        progress = progress_from(client.committed_offsets(group_id, require_stable=True))
+    if progress.unclear:
+        raise FenceError(
+            f"several sources read {min(progress.unclear)}, up to different offsets: one startingOffsets for all of them "
+            "would lose or repeat records"
+        )
+    if not progress.offsets:
+        raise FenceError(f"no sink has committed offsets of an input for group {group_id!r} at {bootstrap_servers}")
+    return to_json(progress.offsets)

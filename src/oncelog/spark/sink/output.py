@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from oncelog.client import BrokerRefused, Client, TopicDescription, TopicPartition, UnsupportedVersion
+from oncelog.client import BrokerRefused, Client, TopicPartition, UnsupportedVersion
 from oncelog.client.net.rights import topic_error
 from oncelog.records import Codec
 from oncelog.records.arrow_arrays import binary_array
@@ -35,43 +34,70 @@ from oncelog.wire import ErrorCode
 BATCH_LIMIT = "max.message.bytes"
 
 
-@dataclass(frozen=True, slots=True)
 class OutputTopics:
-    """The partitions that can be written, their leaders, and the limits of their topics."""
+    """The output's topics: their partitions and leaders, their largest batches, and those that this user may not write.
 
-    targets: Targets
-    leaders: dict[TopicPartition, int]
-    batch_bytes_max: Mapping[str, int]
-    refused: frozenset[str]
-
-
-class TopicLimits:
-    """The largest batch of each topic, and the topics that this user may not write.
-
-    Asked once for each topic: after a later change the broker refuses.
+    The limits are asked once for each topic: after a later change the broker refuses.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, settings: SinkSettings) -> None:
         self._client = client
+        self._settings = settings
         self._known: dict[str, int | None] = {}
         self._refused: frozenset[str] = frozenset()
+        self.leaders: dict[TopicPartition, int] = {}
 
-    def learn(self, topics: Iterable[str]) -> None:
-        """Ask about those of the topics that are new."""
-        new = sorted(set(topics) - self._known.keys())
-        if new:
-            with suppress(UnsupportedVersion):
-                self._refused |= self._client.unwritable_topics(new)
-            self._ask(new)
+    def encoder(self, columns: Collection[str], rotation: int, others: Collection[str] = ()) -> RowEncoder:
+        """Ask for the partitions as they are now: there may be more than there were. Raises RowError.
+
+        `columns` are those of the rows. Rows of an unknown topic or partition are unwritable, and one node may not know it yet:
+        where a column names it, every node is asked. The client learns the leaders of `others`, too.
+        """
+        client, settings = self._client, self._settings
+        named = [topic for topic in settings.named_outputs if topic is not None]
+        if settings.topic is None:
+            described = client.topics_of_every_node()
+        else:
+            asked = [*named, *others]
+            described = client.topics_of_every_node(asked) if "partition" in columns else client.metadata(asked)
+        for topic in named:
+            error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
+            if error is ErrorCode.unknown_topic_or_partition:
+                raise RowError(
+                    f"there is no topic {topic!r} at {settings.bootstrap_servers}: make it first, as with oncelog topics create "
+                    f"{topic}"
+                )
+            if error is not ErrorCode.none:
+                raise RowError(f"topic {topic!r} cannot be written: {topic_error(topic, error)}")
+        self.leaders = {
+            TopicPartition(topic.name, item.partition): item.leader
+            for topic in described.values()
+            if topic.error is ErrorCode.none and not topic.is_internal
+            for item in topic.partitions
+        }
+        self.learn_limits(partition.topic for partition in self.leaders)
+        return RowEncoder(
+            topic=settings.topic,
+            targets=Targets(tuple(sorted(self.leaders))),
+            codec=settings.codec,
+            batch_bytes_max=settings.batch_bytes_max,
+            rotation=rotation,
+            limits=Limits(self.batch_bytes_max, self._refused, settings.request_bytes_max),
+            policy=settings.unwritable,
+            dead_letter_topic=settings.dead_letter_topic,
+        )
 
     @property
     def batch_bytes_max(self) -> dict[str, int]:
         """The limits of topics whose settings this user may see."""
         return {topic: limit for topic, limit in self._known.items() if limit is not None}
 
-    @property
-    def refused(self) -> frozenset[str]:
-        return self._refused
+    def learn_limits(self, topics: Iterable[str]) -> None:
+        new = sorted(set(topics) - self._known.keys())
+        if new:
+            with suppress(UnsupportedVersion):
+                self._refused |= self._client.unwritable_topics(new)
+            self._ask(new)
 
     def _ask(self, topics: list[str]) -> None:
         try:
@@ -89,63 +115,10 @@ class TopicLimits:
             self._known[topic] = None if value is None else int(value)
 
 
-def output_topics(
-    client: Client, limits: TopicLimits, settings: SinkSettings, columns: Collection[str], others: Collection[str] = ()
-) -> OutputTopics:
-    """Ask for the partitions as they are now: there may be more than there were. Raises RowError.
-
-    `columns` are those of the rows. Rows of an unknown topic or partition are unwritable, and one node may not know it yet: where
-    a column names it, every node is asked. The client learns the leaders of `others`, too.
-    """
-    named = [topic for topic in (settings.topic, settings.dead_letter_topic) if topic is not None]
-    if settings.topic is None:
-        described = client.topics_of_every_node()
-    else:
-        asked = [*named, *others]
-        described = client.topics_of_every_node(asked) if "partition" in columns else client.metadata(asked)
-    for topic in named:
-        error = described[topic].error if topic in described else ErrorCode.unknown_topic_or_partition
-        if error is ErrorCode.unknown_topic_or_partition:
-            raise RowError(
-                f"there is no topic {topic!r} at {settings.bootstrap_servers}: make it first, as with oncelog topics create {topic}"
-            )
-        if error is not ErrorCode.none:
-            raise RowError(f"topic {topic!r} cannot be written: {topic_error(topic, error)}")
-    leaders = _leaders(described.values())
-    limits.learn(partition.topic for partition in leaders)
-    return OutputTopics(Targets(tuple(sorted(leaders))), leaders, limits.batch_bytes_max, limits.refused)
-
-
-def row_encoder(settings: SinkSettings, topics: OutputTopics, rotation: int) -> RowEncoder:
-    """The encoder of rows for these topics."""
-    return RowEncoder(
-        topic=settings.topic,
-        targets=topics.targets,
-        codec=settings.codec,
-        batch_bytes_max=settings.batch_bytes_max,
-        rotation=rotation,
-        limits=Limits(topics.batch_bytes_max, topics.refused, settings.request_bytes_max),
-        policy=settings.unwritable,
-        dead_letter_topic=settings.dead_letter_topic,
-    )
-
-
-def _leaders(topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(topic.name, item.partition): item.leader
-        for topic in topics
-        if topic.error is ErrorCode.none and not topic.is_internal
-        for item in topic.partitions
-    }
-
-
 class Output:
-    """Makes deliveries of micro-batches."""
-
     def __init__(self, settings: SinkSettings, client: Client) -> None:
         self._settings = settings
-        self._client = client
-        self._limits = TopicLimits(client)
+        self._topics = OutputTopics(client, settings)
         self._driver = DriverSender()
         self._columns: list[str] | None = None
         self._are_all = False
@@ -169,9 +142,8 @@ class Output:
 
     def _encode(self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str]) -> BatchDelivery:
         wanted = self._wanted(rows)
-        topics = output_topics(self._client, self._limits, self._settings, self._columns or (), others)
-        encoder = row_encoder(self._settings, topics, rotation)
-        partitions = topics.targets.partitions
+        encoder = self._topics.encoder(self._columns or (), rotation, others)
+        partitions = encoder.targets.partitions
         context = rows.sparkSession.sparkContext
         direct_bytes_max = plan.direct_bytes_max(context.master, is_compressed=self._settings.codec is not Codec.NONE)
         if plan.is_direct(self._settings.mode, expected, self._before, direct_bytes_max):
@@ -190,7 +162,7 @@ class Output:
             return RowsSentByDriver(encoded, partitions, slots, self._driver)
 
         def sender_tasks(tasks_max: int) -> dict[int, int]:
-            return plan.sender_tasks(sizes, topics.leaders, partitions, tasks_max)
+            return plan.sender_tasks(sizes, self._topics.leaders, partitions, tasks_max)
 
         return SharedProducerDelivery(encoded, partitions, slots, sender_tasks)
 
@@ -218,5 +190,5 @@ class Output:
 
 def load_kernels() -> None:
     """Import and compile the kernels that encode rows, which takes the better part of a second."""
-    importlib.import_module("oncelog.records.arrow")
+    importlib.import_module("oncelog.records.from_arrow")
     key_partitions(binary_array([b"any"]), 1)

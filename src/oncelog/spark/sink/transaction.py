@@ -36,8 +36,6 @@ class AttemptsExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The commit of a micro-batch."""
-
     attempts: int
     transaction_ms: float
     identity: ProducerIdentity

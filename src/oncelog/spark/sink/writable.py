@@ -108,8 +108,6 @@ class Policy(Enum):
 
 
 class Reason(Enum):
-    """The reason why a record cannot be written."""
-
     NO_TOPIC = "no-topic"
     UNKNOWN_TOPIC = "unknown-topic"
     REFUSED_TOPIC = "refused-topic"

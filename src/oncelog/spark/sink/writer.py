@@ -34,7 +34,6 @@ TIME_SETTING = "call_timeout_ms, kafka.max.block.ms"
 
 
 def open_client(settings: SinkSettings) -> Client:
-    """A client of the output's cluster."""
     return Client(
         settings.bootstrap_servers,
         client_id=settings.client_id,
@@ -202,20 +201,10 @@ def _waiting_for(settings: SinkSettings, what: str) -> AbstractContextManager[No
     return answered(settings.bootstrap_servers, what, settings.call_timeout_ms, TIME_SETTING)
 
 
-def skipped_report(batch_id: int, total_ms: float, identity: ProducerIdentity) -> BatchReport:
+def skipped_report(batch_id: int, started_ms: float, identity: ProducerIdentity) -> BatchReport:
     """The report of a micro-batch that was committed before."""
-    return BatchReport(
-        batch_id=batch_id,
-        is_skipped=True,
-        records=0,
-        size_bytes=0,
-        partitions=0,
-        mode=None,
-        attempts=0,
-        transaction_ms=0.0,
-        total_ms=total_ms,
-        identity=identity,
-    )
+    total_ms = time.monotonic() * 1000 - started_ms
+    return BatchReport(batch_id=batch_id, is_skipped=True, total_ms=total_ms, identity=identity)
 
 
 def _report(batch_id: int, delivery: BatchDelivery, committed: Committed, started_ms: float) -> BatchReport:
@@ -236,7 +225,6 @@ def _report(batch_id: int, delivery: BatchDelivery, committed: Committed, starte
 
 
 def _advice_on_taking(refused: BrokerRefused, settings: SinkSettings, client: Client) -> BrokerRefused:
-    """The refusal of a transactional id."""
     if refused.error is not ErrorCode.invalid_transaction_timeout:
         return refused
     limit_ms = broker_setting(client, TIMEOUT_LIMIT)

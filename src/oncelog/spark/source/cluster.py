@@ -85,7 +85,7 @@ class SourceCluster:
         if now_ms >= self._partitions_until_ms:
             topics = {partition.topic for partition in was_read} | self._topic_ids.keys()
             partitions = {*was_read, *self._partitions}
-            self._partitions = self._asked(lambda client: self._find_partitions(client, topics, partitions))
+            self._partitions = self._answer(lambda client: self._find_partitions(client, topics, partitions))
             self._partitions_until_ms = now_ms + self._options.metadata_age_ms_max
         return self._partitions
 
@@ -93,7 +93,7 @@ class SourceCluster:
         """The existing partitions of the subscription, before it is known what was read."""
         subscribed = self._options.subscription
         topics = {*subscribed.topics, *(partition.topic for partition in subscribed.partitions)}
-        return self._asked(lambda client: self._find_partitions(client, topics, subscribed.partitions))
+        return self._answer(lambda client: self._find_partitions(client, topics, subscribed.partitions))
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         return self.at(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
@@ -106,7 +106,7 @@ class SourceCluster:
             if refused.error is not ErrorCode.unknown_topic_or_partition:
                 raise
         topics = {partition.topic for partition in partitions}
-        described = self._asked(lambda client: client.metadata(topics, partitions))
+        described = self._answer(lambda client: client.metadata(topics, partitions))
         there = {TopicPartition(name, item.partition) for name, topic in described.items() for item in topic.partitions}
         return self.earliest(there.intersection(partitions))
 
@@ -123,13 +123,13 @@ class SourceCluster:
 
     def _ends(self, was_read: Offsets) -> Offsets:
         partitions, level = self.partitions(was_read), self._options.fetch.isolation_level
-        return self._asked(lambda client: client.end_offsets(partitions, isolation_level=level, at_least=was_read))
+        return self._answer(lambda client: client.end_offsets(partitions, isolation_level=level, at_least=was_read))
 
     def refresh_leaders(self) -> None:
         """Ask every node who leads what is subscribed: the newest leader epoch counts from then on (KIP-320)."""
         subscribed = self._options.subscription
         names = {*subscribed.topics, *(partition.topic for partition in subscribed.partitions)}
-        self._asked(lambda client: client.topics_of_every_node(None if subscribed.pattern is not None else names))
+        self._answer(lambda client: client.topics_of_every_node(None if subscribed.pattern is not None else names))
 
     def latest(self, partitions: Iterable[TopicPartition]) -> Offsets:
         """The last stable offsets, or the high watermarks for read_uncommitted."""
@@ -140,7 +140,7 @@ class SourceCluster:
         if not wanted:
             return {}
         level = self._options.fetch.isolation_level if isolation_level is None else isolation_level
-        answers = self._asked(lambda client: client.list_offsets(wanted, isolation_level=level))
+        answers = self._answer(lambda client: client.list_offsets(wanted, isolation_level=level))
         return {partition: answer.offset for partition, answer in answers.items()}
 
     def resolve(self, boundary: Boundary, *, missing_is_latest: bool) -> Offsets:
@@ -196,7 +196,7 @@ class SourceCluster:
             self._client = open_client(self._options.connection)
         return self._client
 
-    def _asked(self, ask: Callable[[Client], T]) -> T:
+    def _answer(self, ask: Callable[[Client], T]) -> T:
         """Ask until there is an answer, the retries are used up, or the client's time is over."""
         servers, limit_ms = self._options.connection.bootstrap_servers, self._options.connection.api_timeout_ms
         retries = self._options.offset_retries

@@ -58,8 +58,6 @@ class RangePartition(InputPartition):
 
 
 class BatchReader(Shipped, DataSourceReader):
-    """A read with an end."""
-
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
@@ -97,7 +95,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._latest: Offsets | None = None
         self._planned: Offsets | None = None
         """The end of the last micro-batch whose tasks were planned, at which the next one starts."""
-        self._told_last: OffsetTree | None = None
+        self._last_answer: OffsetTree | None = None
         """The last answer to a Spark that does not tell where a micro-batch starts."""
         self._last_advance_ms = time.monotonic() * 1000
 
@@ -168,7 +166,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """
         if self._planned is None:
             self._cluster.refresh_leaders()
-        last = self._told_last
+        last = self._last_answer
         if last is None:
             start = from_tree(self.initialOffset())
             told = self._tree(self._cluster.ends(self._planned or start))
@@ -178,7 +176,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             told = self._tree(self._cluster.ends(self._planned or from_tree(last)))
             if told == to_tree(from_tree(last), topic_ids(last)):
                 told = last
-        self._told_last = told
+        self._last_answer = told
         return told
 
     def reportLatestOffset(self) -> OffsetTree | None:
@@ -237,7 +235,6 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {item: offset for item, offset in from_tree(start).items() if not _differ(read_as, present, item)}
 
     def _with_new_partitions(self, begin: Offsets, latest: Offsets) -> Offsets:
-        """Partitions that were added since are read from their beginning."""
         new = [partition for partition in latest if partition not in begin]
         return {**begin, **self._cluster.earliest(new)}
 

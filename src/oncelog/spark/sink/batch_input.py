@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from oncelog.client import Client, TopicDescription, TopicPartition
+from oncelog.client import Client, OffsetAndMetadata, TopicDescription, TopicPartition
 from oncelog.client.security import Security
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
 from oncelog.spark.offsets import Offsets, begins_of, digest, from_json, is_offsets, to_json
 from oncelog.spark.query import Source
+from oncelog.spark.sink import fence
+from oncelog.spark.sink.fence import FenceRecord
 from oncelog.wire import ErrorCode
 
 CARRIER_PARTITION = 0
@@ -98,6 +101,16 @@ class BatchInput:
         if self.end or topic is None:
             return list(self.end)
         return [TopicPartition(topic, CARRIER_PARTITION)]
+
+    def entries(self, record: FenceRecord, topic: str | None) -> dict[TopicPartition, OffsetAndMetadata]:
+        """The offsets to commit with it, each with the fence record. `topic` is the output's."""
+        carrier = None if self.end or topic is None else TopicPartition(topic, CARRIER_PARTITION)
+        return fence.fence_metadata(record, self.end, unclear=self.unclear, carrier=carrier)
+
+    def batch(self, query_id: str, batch_id: int, query_name: str | None) -> fence.Batch:
+        """The micro-batch that the fence decides about."""
+        age_ms = time.time() * 1000 - self.planned_ms
+        return fence.Batch(query_id, batch_id, self.end_digest, self.start_digest, self.start, age_ms, query_name)
 
 
 def batch_input(clusters: InputClusters, offsets: BatchOffsets, first_starts: Sequence[str | None]) -> BatchInput:

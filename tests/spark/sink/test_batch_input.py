@@ -6,11 +6,11 @@ import pytest
 
 from oncelog.client.security import PLAINTEXT
 from oncelog.client.values import TopicPartition
-from oncelog.spark import batch_input as module
-from oncelog.spark.batch_input import InputClusters, batch_input, input_clusters
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError
 from oncelog.spark.offsets import digest, to_json
 from oncelog.spark.query import Source
+from oncelog.spark.sink import batch_input as module
+from oncelog.spark.sink.batch_input import InputClusters, batch_input, input_clusters
 
 PLANNED_MS = 1_795_262_445_533
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
