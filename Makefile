@@ -53,7 +53,7 @@ conformance: $(STAMP)
 
 # Each of the older releases has an environment of its own.
 PYSPARKS := 4.0.5 4.1.4 4.2.1
-COMPATIBILITY := tests/spark/test_compatibility.py tests/spark/sink/test_exchange.py
+COMPATIBILITY := tests/spark/test_compatibility.py tests/spark/sink/test_shared_producer.py
 
 .cache/pyspark-%/.installed: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m venv .cache/pyspark-$*

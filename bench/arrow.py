@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from bench.measure import Measure, Side, at_least
 from bench.program import Program, main
 from oncelog.records import Codec
-from oncelog.records.arrow import arrow_to_batches, batches_to_arrow
+from oncelog.records.arrow import batches_to_arrow
+from oncelog.records.from_arrow import arrow_to_batches
 
 RECORDS = 2_000_000
 KEY_BYTES, VALUE_BYTES = 10, 90

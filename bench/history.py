@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from oncelog.broker import BrokerCore, Endpoint, Environment
-from oncelog.broker.storage.auto_creation import create_internal
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
 from oncelog.coordination import Parked, start
 from oncelog.environment import DiskError, Syncable
@@ -28,8 +27,8 @@ from oncelog.records import Record, build_batch, read_header
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import RealFile
-from oncelog.server.garbage import ShortCollections
 from oncelog.server.main import new_event_loop
+from oncelog.server.process_memory import ShortCollections
 from oncelog.server.workers import WorkerThreads
 from oncelog.wire import ErrorCode
 
@@ -80,7 +79,7 @@ class History:
         core, extent = self._core, self._extent
         await over(core.topics.create(TOPIC, extent.partitions, {}))
         for name in INTERNAL_TOPICS:
-            await over(create_internal(core, name))
+            await over(core.auto_creation.create_internal(name))
         await self._write_records()
         began_s = time.perf_counter()
         await asyncio.gather(*(self._use_ids(range(first, extent.ids, AT_ONCE)) for first in range(AT_ONCE)))

@@ -14,6 +14,7 @@ from oncelog.broker.config.configuration import Settings
 from oncelog.broker.dispatch import Dispatch
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.slices import Slices
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.journal import Journal
 from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.cluster.altering import ClusterAlterations
@@ -22,7 +23,6 @@ from oncelog.cluster.configs import ClusterConfigs
 from oncelog.cluster.members import ClusterMembers, Member, MemberEndpoint
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges
-from oncelog.cluster.watchers import Watchers
 from oncelog.cluster.zookeeper.session import (
     Check,
     Create,
@@ -39,6 +39,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
+from oncelog.cluster.zookeeper.watches import Watchers
 from oncelog.cluster.zookeeper.znodes import ControllerZnode, decode_topic, paths
 from oncelog.coordination import Parked, start
 
@@ -121,7 +122,6 @@ class AdministeredBroker:
         self.live(*range(brokers))
         self.view = self.members
         self.cluster_id = "cluster"
-        self.leader_epoch = -1
         self.cluster_configs = ClusterConfigs(self.zookeeper, watchers, self.clock, self.settings, node_id)
         self.topic_changes = TopicChanges(self.zookeeper, self.clock, self.random, self.settings, self.members)
         disk = SteppedDisk()
@@ -139,6 +139,7 @@ class AdministeredBroker:
             lambda _: False,
         )
         self.cluster_configs.follow(self.topics)
+        self.auto_creation = AutoTopicCreation(self.clock, self.settings, self.topics)
         self.alterations = ClusterAlterations(self)
         progress = StartProgress()
         for reached in Readiness:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import struct
 
-from oncelog.records import HEADER_BYTES, Record, build_batch, read_header
-from oncelog.records.checksum import crc32c
-from oncelog.records.errors import InvalidRecordError
+from oncelog.records import HEADER_BYTES, Record, build_batch, crc32c, read_header
 from oncelog.records.inside import check_records
-from oncelog.records.record import decode_records
+from oncelog.records.record import InvalidRecordError, decode_records
 
 
 def resealed(batch: bytes, **fields: int) -> bytes:

@@ -25,6 +25,7 @@ from oncelog.broker import BrokerCore
 from oncelog.broker.storage.partition import Partition
 from oncelog.client.values import Address
 from oncelog.cluster.channel import Channel
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.cluster.zookeeper.session import Create, Request, Result, SetData
 from oncelog.cluster.zookeeper.znodes import (
     AssignedReplicas,
@@ -41,9 +42,8 @@ from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
-from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.links import SimulatedLinks
-from oncelog.simulation.network import Listener, Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Listener, Network, StreamEnd
 from oncelog.wire import (
     ErrorCode,
     RequestHeader,
@@ -55,9 +55,6 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
 PATIENCE_MS = 120_000.0
 SESSION_TIMEOUT_MS = 3_000
@@ -161,7 +158,7 @@ class ClusterInMemory:
     def epoch(self, broker_id: int) -> int:
         """-1 while it is not registered."""
         core = self.nodes[broker_id].core
-        membership = None if core is None else getattr(core, "membership", None)
+        membership = None if core is None else core.metadata.membership
         return -1 if membership is None or not hasattr(membership, "_liveness") else membership.epoch
 
     def partition(self, broker_id: int, topic: str = TOPIC, index: int = 0) -> Partition:

@@ -7,12 +7,10 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.records import Record, build_batch
 from oncelog.records.batch import stamped
 from oncelog.wire import ErrorCode, construct, message_module
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
 API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE = 18, 1, 2, 0
 ADD_PARTITIONS, WRITE_TXN_MARKERS = 24, 27

@@ -12,9 +12,7 @@ from harness.transaction_in_memory import ProducerInMemory
 from harness.wire import request_payload
 from oncelog.broker import BrokerCore, Settings
 from oncelog.broker.storage.journal import FILE_NAME
-from oncelog.cluster.conversion import convert
-from oncelog.cluster.converted import Converted
-from oncelog.cluster.left_alone import read_left_alone
+from oncelog.cluster.conversion import Converted, convert, read_left_alone
 from oncelog.cluster.zookeeper.session import Request, Result
 from oncelog.coordination import Parked, start
 from oncelog.log import LogDirectories

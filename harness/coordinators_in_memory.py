@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import make_topic
 from harness.wire import parse, request_payload
+from oncelog.broker import journal_metadata
 from oncelog.broker.coordinators.known_brokers import (
     AWAY,
     GONE,
@@ -19,6 +21,7 @@ from oncelog.broker.coordinators.known_brokers import (
     Leader,
     MarkerErrors,
     MarkersOfProducer,
+    OneBroker,
 )
 from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition
@@ -42,14 +45,25 @@ class SentMarkers:
         self.answer: Parked[MarkerErrors | None] = Parked()
 
 
+class _OneOfMany:
+    """What a broker knows of the others: at its start nothing."""
+
+    def __init__(self, *parts: Any) -> None:
+        self.knows: Any = OneBroker(*parts)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.knows, name)
+
+
 class BrokersInMemory:
     """Each has the id of its place; partition leaders are those of `leaders`, in the epochs of `epochs`."""
 
     def __init__(self, count: int, **settings: str) -> None:
         few = {"offsets_topic_num_partitions": "2", "transaction_state_log_num_partitions": "2"} | settings
-        self.brokers = [
-            BrokerInMemory(SteppedDisk(), ManualClock(), node_id=str(node_id), **few) for node_id in range(count)
-        ]
+        with patch.object(journal_metadata, "OneBroker", _OneOfMany):
+            self.brokers = [
+                BrokerInMemory(SteppedDisk(), ManualClock(), node_id=str(node_id), **few) for node_id in range(count)
+            ]
         self.leaders: dict[Key, Leader] = {}
         self.epochs: dict[Key, int] = {}
         self.sent: list[SentMarkers] = []
@@ -63,7 +77,8 @@ class BrokersInMemory:
             make_topic(broker)
             for key, kind in (("any", 1), ("any", 0)):
                 broker.ask("find_coordinator", 3, key=key, key_type=kind)
-            broker.core.known_brokers = _View(self, node_id)
+            one: Any = broker.core.known_brokers
+            one.knows = _View(self, node_id)
         for topic in self.brokers[0].core.topics:
             for index in range(len(topic.partitions)):
                 self.lead(topic.name, index, 0)

@@ -86,7 +86,6 @@ class ReplicaOnMemoryDisk:
             number=replayed.next_number,
             has_decisions=lambda _: self._decides,
         )
-        self.checkpoints = self
         self.write()
         for path in replayed.files:
             self.disk.remove(path)
@@ -110,10 +109,10 @@ class ReplicaOnMemoryDisk:
         assert self.durability.make_durable([self.log]).is_released
 
     def truncate_to(self, offset: int) -> None:
-        assert start(truncate_logs(self, {self.log: offset})).is_released
+        assert start(truncate_logs(self.durability, self, {self.log: offset})).is_released
 
     def begin_again_at(self, offset: int) -> None:
-        assert start(begin_logs_again(self, {self.log: offset})).is_released
+        assert start(begin_logs_again(self.durability, self, {self.log: offset})).is_released
 
     def crash(self) -> None:
         self.disk.crash()

@@ -11,7 +11,7 @@ from typing_extensions import Buffer
 from harness.broker_in_memory import ClientConnection, Reply
 from harness.cluster_in_memory import ClusterInMemory
 from harness.wire import request_payload
-from oncelog.broker import BrokerCore, Environment
+from oncelog.broker import BrokerCore
 from oncelog.coordination import Parked
 from oncelog.environment import BrokerNetwork, Link, LinkListener
 from oncelog.simulation.cluster.member_node import MemberNode
@@ -60,10 +60,8 @@ class HoldingNode(MemberNode):
     held: list[Callable[[], None]] | None = None
     """What it has asked of others and what stays on the way, if anything is to."""
 
-    def environment(self, process: Process) -> Environment:
-        environment = super().environment(process)
-        assert environment.network is not None, "it is a member of a cluster"
-        return environment._replace(network=HoldingNetwork(self, environment.network))
+    def links(self, process: Process) -> BrokerNetwork:
+        return HoldingNetwork(self, super().links(process))
 
 
 class RunningCluster(ClusterInMemory):
@@ -103,7 +101,7 @@ class RunningCluster(ClusterInMemory):
 
     @property
     def controller(self) -> int:
-        (number,) = [number for number, core in self.brokers.items() if core.controller.is_active]
+        (number,) = [number for number, core in self.brokers.items() if core.metadata.controller.is_active]
         return number
 
     def hold(self, broker_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Every block of README.md and of three pages of docs/, run as it is printed, page by page in a directory of its own.
+"""Every block of README.md and of four pages of docs/, run as it is printed, page by page in a directory of its own.
 
 A Python block is saved under the name in its first line, and executed unless a later command does that. The commands of a
 console block are run by a shell, and what they print is compared; what a cluster does by and by is asked for until it is so, and a
@@ -24,13 +24,10 @@ import pytest
 from harness import requirements
 
 ROOT = Path(__file__).parents[1]
-README, SPARK, CLUSTER, TESTING = "README.md", "docs/spark.md", "docs/cluster.md", "docs/testing.md"
-PAGES = (README, SPARK, CLUSTER, TESTING)
+README, OPERATIONS, TESTING = "README.md", "docs/operations.md", "docs/testing.md"
+SPARK, CLUSTER = "docs/spark.md", "docs/cluster.md"
+PAGES = (README, OPERATIONS, SPARK, CLUSTER, TESTING)
 DEFAULT_ADDRESS = ("127.0.0.1", 9092)
-LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
-PATHS = re.compile(
-    r"`((?:tests|harness|bench|docs|tools|broker|client|spark|log|records|server|coordination|wire)/[\w/]*(?:\.py|/))`"
-)
 
 CHANGING = [
     (re.compile(r"\b\d+ ms\b"), "N ms"),
@@ -180,13 +177,18 @@ def test_every_python_block_is_used_by_a_command(page):
             )
 
 
-@pytest.mark.spark
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
-    "page", [README, *(pytest.param(page, marks=pytest.mark.drawn(8)) for page in (SPARK, CLUSTER))]
+    "page",
+    [
+        OPERATIONS,
+        pytest.param(README, marks=pytest.mark.spark),
+        *(pytest.param(page, marks=[pytest.mark.spark, pytest.mark.drawn(8)]) for page in (SPARK, CLUSTER)),
+    ],
 )
 def test_blocks_do_what_the_page_says(page, tmp_path):
-    requirements.java()
+    if page != OPERATIONS:
+        requirements.java()
     need_default_port()
     reader = Reader(tmp_path)
     try:
@@ -210,16 +212,3 @@ def test_make_targets_exist():
         assert command.startswith("make ")
         done = subprocess.run([make, "-n", *command.split()[1:]], cwd=ROOT, capture_output=True, check=False)
         assert done.returncode == 0
-
-
-def test_links_lead_to_files():
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "examples").rglob("*.md")):
-        for target in LINKS.findall(page.read_text()):
-            assert (page.parent / target).exists(), f"{page.relative_to(ROOT)}: {target}"
-
-
-def test_files_and_folders_that_the_pages_name_are_there():
-    """Each is told from the root, or from the folder of the sources."""
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
-        for named in PATHS.findall(page.read_text()):
-            assert any((ROOT / start / named).exists() for start in ("", "src/oncelog")), f"{page.name}: {named}"

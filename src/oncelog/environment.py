@@ -1,4 +1,4 @@
-"""What the code may ask of the world: the time, a disk, threads that work beside it, the network and random numbers.
+"""The world as the code sees it: the time, a disk, worker threads, the network and random numbers.
 
 Everything below `server/` and the client's transports reaches the machine only through these protocols, so that a
 simulation can hand in others. Nothing here blocks for long: writes go to the operating system's page cache, and the one
@@ -34,7 +34,7 @@ class DiskFullError(DiskError):
 
 
 class RefusedError(Exception):
-    """The machine has no memory, or no thread, for a piece of work that has changed nothing yet: whoever asked may ask again."""
+    """The machine has no memory, or no thread, for a piece of work. Nothing has been changed: the caller may try again."""
 
 
 class Share(Enum):
@@ -119,8 +119,9 @@ class Lock(Protocol):
 class Disk(Protocol):
     """A tree of directories. Paths are absolute strings; a failure of any method raises DiskError.
 
-    A write that finds no room asks whoever was named with `when_full` for some. Without any, one that may not take all that is
-    kept back raises DiskFullError, and another one DiskError. It is asked on any thread, by one at a time.
+    A write that finds no room calls the function that was given to `when_full`, to make some. Without one, a write
+    that must leave the reserve alone raises DiskFullError, and any other DiskError. The function may be called on
+    any thread, by one at a time.
     """
 
     def when_full(self, make_room: MakeRoom) -> None: ...
@@ -233,7 +234,7 @@ class Link(Protocol):
 
 
 class LinkListener(Protocol):
-    """Who made a link hears of these on its own thread of control."""
+    """The owner of a link is called on its own thread of control."""
 
     def opened(self, link: Link) -> None: ...
 
@@ -254,7 +255,7 @@ class LinkState(Enum):
 
 LINK_TRANSITIONS: dict[tuple[LinkState, LinkState], str] = {
     (LinkState.OPENING, LinkState.OPEN): "the other side accepts",
-    (LinkState.OPENING, LinkState.CLOSED): "the other side refuses or is silent; or whoever asked wants it no more",
+    (LinkState.OPENING, LinkState.CLOSED): "the other side refuses or is silent; or the owner closes it",
     (LinkState.OPEN, LinkState.CLOSED): "either side closes it, or what comes is no frame",
 }
 

@@ -325,7 +325,7 @@ class GiveOutProducerIds(DurableRequests):
 
 
 class FenceAProducer(GiveOutProducerIds):
-    """Each request fences whoever had the id before."""
+    """Each request fences the producer before."""
 
     def prepare(self) -> None:
         self.broker.ask("find_coordinator", 3, key="fenced", key_type=1)

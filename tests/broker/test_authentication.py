@@ -23,11 +23,9 @@ from oncelog.broker.authentication import (
     SaslState,
 )
 from oncelog.coordination import Parked
-from oncelog.security.kinds import Scram
 from oncelog.security.plain import plain_message
-from oncelog.security.scram import scram
-from oncelog.security.scram_server import ScramCredential
-from oncelog.security.values import PlainLogin, ScramLogin, Secret
+from oncelog.security.scram import ScramCredential, scram
+from oncelog.security.values import PlainLogin, Scram, ScramLogin, Secret
 from oncelog.wire import ErrorCode, WireError
 
 ALICE, PASSWORD, DELAY_MS = "alice", "wonderland-0c1f", 100

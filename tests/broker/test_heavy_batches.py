@@ -18,7 +18,7 @@ from harness.watched_node import WatchedNode
 from harness.wire import Connection
 from oncelog.records import Codec, Record, build_batch
 from oncelog.records.batch import read_header, seal
-from oncelog.records.varint import varint
+from oncelog.records.record import varint
 from tests.broker.test_event_loop import create, nobody_is_blocked
 
 MIB = 1024 * 1024

@@ -219,5 +219,5 @@ def test_who_had_a_transactional_id_is_only_fenced_where_somebody_had_it(
         assert caplog.messages == [f"teller: producer id {first.producer_id} has epoch 1"]
     else:
         init()
-        told = f"teller: producer id {first.producer_id} has epoch 1, whoever had the id before is fenced"
+        told = f"teller: producer id {first.producer_id} has epoch 1, the producer before is fenced"
         assert caplog.messages == [told]

@@ -26,7 +26,7 @@ NEEDS_A_BROKER = [
 
 @pytest.mark.parametrize("arguments", NEEDS_A_BROKER, ids=lambda arguments: arguments[0])
 def test_no_broker_is_one_sentence_and_status_3(cli, monkeypatch, arguments):
-    monkeypatch.setattr("oncelog.cli.reach.CALL_TIMEOUT_MS", 500)
+    monkeypatch.setattr("oncelog.cli.brokers.CALL_TIMEOUT_MS", 500)
     address = f"127.0.0.1:{free_port()}"
     ended = cli(*arguments, "--bootstrap-server", address, stdin=b"line\n")
     assert ended.status == 3

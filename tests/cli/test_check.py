@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tests.testing.checker.histories import assign, failed, info, ok, poll, send, subscribe, written
+from tests.checking.histories import assign, failed, info, ok, poll, send, subscribe, written
 
 SOUND = [assign("r"), ok("p", send("a", 0)), ok("r", poll((0, "a")))]
 ABORTED = [failed("p", send("a"), time_ms=12.5, note="fenced"), ok("r", poll((4, "a")))]

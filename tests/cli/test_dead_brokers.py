@@ -7,7 +7,7 @@ import pytest
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, NewTopic, Producer, TopicPartition
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3)]
 

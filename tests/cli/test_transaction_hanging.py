@@ -45,7 +45,7 @@ def test_hanging_transaction_is_found_and_ended(run, unverified, hung):
     for elsewhere in (("--partition", "0"), ("--broker-id", "7"), ("--max-transaction-timeout", "15")):
         assert run("transactions", "find-hanging", "--topic", topic, *elsewhere, "--json").json == []
     refused = abort(run, topic)
-    assert (refused.status, refused.errors) == (2, "oncelog: nothing was changed: abort it with --yes\n")
+    assert (refused.status, refused.errors) == (2, "oncelog: nothing was changed: do it with --yes\n")
     ended = abort(run, topic, "--yes")
     assert (ended.status, ended.errors) == (0, "")
     assert ended.lines[1].split()[:4] == [topic, "1", "0", name]

@@ -145,7 +145,7 @@ def test_records_are_held_back_by_the_first_transaction_that_is_open(at_log, ope
 def test_abort_shows_what_it_ends_and_ends_it(at_log, opened):
     name = opened()
     refused = at_log("transactions", "abort", name)
-    assert (refused.status, refused.errors) == (2, "oncelog: nothing was changed: abort it with --yes\n")
+    assert (refused.status, refused.errors) == (2, "oncelog: nothing was changed: do it with --yes\n")
     assert at_log("transactions", "describe", name, "--json").json["state"] == "Ongoing"
     ended = at_log("transactions", "abort", name, "--yes")
     assert (ended.status, ended.errors) == (0, "")
@@ -179,7 +179,7 @@ def test_abort_makes_no_id(at_log):
 def test_person_is_asked(at_log, opened, monkeypatch, answer, status):
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True
-    monkeypatch.setattr("oncelog.cli.transaction_hanging.sys", SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr("oncelog.cli.options.sys", SimpleNamespace(stdin=terminal))
     monkeypatch.setattr("typer.confirm", lambda text: f"{text} {terminal.readline()}" == "Abort it? y\n")
     name = opened()
     ended = at_log("transactions", "abort", name)

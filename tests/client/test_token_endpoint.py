@@ -8,8 +8,7 @@ from harness.certificates import Authority
 from harness.token_endpoint import token_endpoint
 from oncelog.client.errors import AuthenticationFailed, ConnectionLost
 from oncelog.client.transports.tokens import forget, token_for
-from oncelog.security.kinds import StoreKind
-from oncelog.security.values import Secret, Store, TokenLogin
+from oncelog.security.values import Secret, Store, StoreKind, TokenLogin
 
 TIMEOUT_SECONDS = 5
 SECRET = "hunter2-3141"

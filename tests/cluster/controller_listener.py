@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_handlers import allocate_producer_ids, alter_partition, controlled_shutdown
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.handlers import allocate_producer_ids, alter_partition, controlled_shutdown
+from oncelog.cluster.messages import UPDATE_METADATA
 from oncelog.coordination import start
 from oncelog.wire import (
     ErrorCode,
@@ -21,7 +22,6 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.zookeeper_mode import UPDATE_METADATA
 
 API_VERSIONS = 18
 Handler = Callable[[Controller, int, Any], Any]

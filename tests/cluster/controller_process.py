@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import uvloop
 
 from oncelog.cluster.channel import Channel
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.zookeeper.session import Create, Request, Result, Watched, ZooKeeperSessionState
 from oncelog.cluster.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
 from oncelog.server.clock import RealClock, RealRandom

@@ -8,10 +8,12 @@ from uuid import UUID
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
 from oncelog.cluster.channel import ChannelError, Failure
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.controller.values import ReplicaAssignment, TopicAssignment
 from oncelog.cluster.controller.znodes import decode_state, encode_topic
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
+from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.cluster.zookeeper.session import Create, Data, GetData, Watched, ZooKeeper, ZooKeeperSessionState
 from oncelog.cluster.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
 from oncelog.coordination import Flow, Parked, start
@@ -19,10 +21,6 @@ from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.cluster.zookeeper import SimulatedZooKeeper
 from oncelog.simulation.events import Process, ProcessClock
 from oncelog.wire import ErrorCode
-from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
 SETTINGS = ControllerSettings("PLAINTEXT")
 

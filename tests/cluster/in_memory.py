@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from harness.running_cluster import RunningCluster
-from oncelog.cluster.replica import HostedReplica
+from oncelog.cluster.replicas.replica import HostedReplica
 from oncelog.records import Record, build_batch
 from oncelog.wire import ErrorCode
 

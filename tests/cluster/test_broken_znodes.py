@@ -111,7 +111,9 @@ class Watched(ClusterInMemory):
     def controller(self) -> int:
         def found() -> list[int]:
             return [
-                one for one in self.nodes if self.nodes[one].is_up and self.core(one).membership.controller.is_active
+                one
+                for one in self.nodes
+                if self.nodes[one].is_up and self.core(one).metadata.membership.controller.is_active
             ]
 
         self.until(lambda: bool(found()))
@@ -167,7 +169,7 @@ def test_controller_is_elected_when_the_epoch_is_mended_that_somebody_has_broken
     cluster.nodes[cluster.controller()].die(power=False)
     cluster.rest(10_000)
     (left,) = [one for one in BROKERS if cluster.nodes[one].is_up]
-    assert not cluster.core(left).membership.controller.is_active
+    assert not cluster.core(left).metadata.membership.controller.is_active
     cluster.put(paths.CONTROLLER_EPOCH, before.data)
     assert cluster.controller() == left
 
@@ -185,5 +187,5 @@ def test_notification_that_nobody_can_read_holds_up_no_other(garbage: bytes) -> 
 def test_whether_a_topic_is_gone_that_cannot_be_read_is_not_known() -> None:
     cluster = Watched()
     cluster.put(paths.topic(BROKEN), b"{}}")
-    is_gone = cluster.core(1).membership.known_brokers.is_gone(BROKEN, 0)
+    is_gone = cluster.core(1).metadata.membership.known_brokers.is_gone(BROKEN, 0)
     assert cluster.wait(is_gone) is False

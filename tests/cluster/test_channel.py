@@ -12,6 +12,7 @@ import pytest
 from harness.broker_in_memory import BrokerInMemory, CountingRandom, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.network_in_memory import LinkInMemory, NetworkInMemory
+from oncelog.broker.view import ClusterNode
 from oncelog.cluster.channel import (
     CLOSED,
     CONNECTING,
@@ -20,10 +21,12 @@ from oncelog.cluster.channel import (
     TRANSITIONS,
     Channel,
     ChannelError,
+    Channels,
     ChannelSettings,
     ChannelState,
     Failure,
 )
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Parked, Task, start
 from oncelog.wire import (
     ErrorCode,
@@ -33,7 +36,6 @@ from oncelog.wire import (
     message_module,
     read_request_header,
 )
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 API_VERSIONS, METADATA, FETCH, FIND_COORDINATOR = 18, 3, 1, 10
 TIMEOUT_MS = 30_000
@@ -506,3 +508,40 @@ def follower_fetch(topic_id: Any) -> Any:
         topics=(types.FetchTopic(topic_id=topic_id, partitions=(partition,)),),
         forgotten_topics_data=(),
     )
+
+
+FETCH = 1
+NODE, MOVED, OTHER = (
+    ClusterNode(1, "one", 9092, None),
+    ClusterNode(1, "one", 9093, None),
+    ClusterNode(2, "two", 9092, None),
+)
+
+
+@pytest.fixture
+def channels() -> Channels:
+    return Channels(NetworkInMemory(), ManualClock(), CountingRandom(), "broker-0-fetcher-0")
+
+
+def test_a_broker_has_one_channel(channels: Channels) -> None:
+    assert channels.to(NODE) is channels.to(NODE)
+    assert channels.to(NODE) is channels.to(ClusterNode(1, "one", 9092, "another rack"))
+    assert channels.to(OTHER) is not channels.to(NODE)
+
+
+def test_a_broker_that_has_moved_has_another_and_who_waits_on_the_old_one_is_told(channels: Channels) -> None:
+    before = channels.to(NODE)
+    waiting = start(before.ask(FETCH, 17, None, 1_000))
+    after = channels.to(MOVED)
+    assert after is not before
+    assert before.state is ChannelState.CLOSED
+    answer = waiting.value
+    assert isinstance(answer, ChannelError)
+    assert answer.failure is Failure.UNREACHABLE
+    assert channels.to(MOVED) is after
+
+
+def test_closing_closes_all(channels: Channels) -> None:
+    some = [channels.to(NODE), channels.to(OTHER)]
+    channels.close()
+    assert [one.state for one in some] == [ChannelState.CLOSED] * 2

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 
 from oncelog.cluster.channel import Channel
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN, LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, VERSIONS
 from tests.cluster.channels_on_sockets import over, with_channel
 
 pytestmark = [pytest.mark.jvm, pytest.mark.slow]

@@ -8,11 +8,10 @@ from harness.broker_in_memory import CountingRandom
 from harness.manual_clock import ManualClock
 from harness.network_in_memory import NetworkInMemory
 from oncelog.broker.view import ClusterNode
-from oncelog.cluster.channel import ChannelError, ChannelState, Failure
-from oncelog.cluster.channels import Channels
+from oncelog.cluster.channel import ChannelError, Channels, ChannelState, Failure
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Task, start
 from oncelog.wire import message_class
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 FIRST, SECOND = ClusterNode(1, "first", 9092, None), ClusterNode(2, "second", 9092, None)
 

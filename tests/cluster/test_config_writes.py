@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from oncelog.cluster.asking import SessionEndedError
 from oncelog.cluster.config_writes import change_configs
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.cluster.zookeeper.session import Check, Create, Delete, GetData, Multi, SetData, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, paths
 from oncelog.coordination import start

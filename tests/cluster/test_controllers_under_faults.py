@@ -6,12 +6,11 @@ from random import Random
 
 import pytest
 
+from oncelog.cluster.controller.requests import leader_and_isr, update_metadata
 from oncelog.cluster.controller.znodes import decode_assignment
 from oncelog.cluster.zookeeper.session import Children, Create, Data, Delete, GetChildren, GetData
 from oncelog.cluster.zookeeper.znodes import decode_controller_epoch, encode_reassignments, paths
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
-from oncelog.wire.zookeeper_mode.leader_and_isr_v7 import LeaderAndIsrRequest
-from oncelog.wire.zookeeper_mode.update_metadata_v8 import UpdateMetadataRequest
 from tests.cluster.controllers import ControllerNode, SimulatedCluster
 
 BROKERS = (1, 2, 3, 4)
@@ -137,14 +136,14 @@ class Play:
         leaders: dict[tuple[object, int, int], int] = {}
         now = [body for broker in self.cluster.brokers.values() for body in broker.told]
         for body in (*self.told_before, *now):
-            if isinstance(body, LeaderAndIsrRequest):
+            if isinstance(body, leader_and_isr.LeaderAndIsrRequest):
                 for state in body.topic_states:
                     for one in state.partition_states:
                         key = (state.topic_id, one.partition_index, one.leader_epoch)
                         if one.leader != -1:
                             assert leaders.setdefault(key, one.leader) == one.leader
         for broker in self.cluster.brokers.values():
-            newest = [body for body in broker.told if isinstance(body, UpdateMetadataRequest)][-1]
+            newest = [body for body in broker.told if isinstance(body, update_metadata.UpdateMetadataRequest)][-1]
             assert {one.id for one in newest.live_brokers} == set(BROKERS)
 
 

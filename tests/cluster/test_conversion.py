@@ -23,7 +23,7 @@ from harness.transaction_in_memory import (
 )
 from oncelog.broker.coordinators.loading import journal_state
 from oncelog.broker.storage.journal import FILE_NAME, Journal, TopicDeleted, decode_line
-from oncelog.cluster.converted import ConversionRefusedError, Converted
+from oncelog.cluster.conversion import ConversionRefusedError, Converted
 from oncelog.cluster.zookeeper.session import Create, Delete
 from oncelog.cluster.zookeeper.znodes import (
     AssignedReplicas,

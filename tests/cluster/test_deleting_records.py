@@ -88,7 +88,7 @@ def test_nobody_waits_for_a_replica_whose_broker_dies():
     reply = delete(cluster, 1, broker_id=here)
     cluster.rest(2000)
     assert not reply.came
-    cluster.brokers[dying].zookeeper.close()
+    cluster.brokers[dying].metadata.zookeeper.close()
     before_ms = cluster.clock.now_ms()
     assert outcome(cluster, reply) == (NONE, 1)
     assert cluster.clock.now_ms() - before_ms < 30_000
@@ -100,7 +100,7 @@ def test_leader_that_resigns_meanwhile_says_so(cluster):
     cluster.hold(2)
     reply = delete(cluster, 2)
     cluster.rest(100)
-    (leading,) = cluster.brokers[0].membership.replicas.led()
+    (leading,) = cluster.brokers[0].metadata.membership.replicas.led()
     leading.stop()
     assert outcome(cluster, reply) == (ErrorCode.not_leader_or_follower, -1)
 

@@ -148,7 +148,9 @@ def test_deletion_that_another_controller_takes_over_and_halts_keeps_no_transact
     deletion = Deletion(coordinator_has_it=True, size=4)
     cluster = deletion.cluster
     deletion.kill_one()
-    controller = next(one for one in range(4) if one != deletion.dies and cluster.core(one).controller.is_active)
+    controller = next(
+        one for one in range(4) if one != deletion.dies and cluster.core(one).metadata.controller.is_active
+    )
     cluster.nodes[controller].die(power=False)
     deletion.begin()
     partition = cluster.partition(deletion.coordinator, "goes")
@@ -212,7 +214,7 @@ def test_leader_that_knows_no_such_topic_keeps_no_transaction_from_its_end():
         make_topic(cluster, (leader,), name=name)
     transaction = Transaction(cluster, coordinator)
     transaction.begin("goes", "stays")
-    topics = cluster.core(coordinator).shared_topics
+    topics = cluster.core(coordinator).metadata.shared_topics
     topic = topics.named("goes")
     told = topic.topic_id, {0: topic.partitions[0].leadership}
     cluster.submit(Create(f"{paths.DELETE_TOPICS}/goes"))

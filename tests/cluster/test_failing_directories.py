@@ -6,6 +6,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.cluster.zookeeper.session import Children, Create, GetChildren
 from oncelog.cluster.zookeeper.znodes import encode_reassignments, paths
 from oncelog.log import DamagedLogError
@@ -53,7 +54,7 @@ def test_controller_takes_its_own_replicas_offline_too():
     assert produced(cluster, here, b"lost", index=1) is ErrorCode.kafka_storage_error
     cluster.until(lambda: leader_of(cluster, 1, seen_by=here) == second)
     assert (leader_of(cluster, 0, seen_by=here), cluster.controller) == (here, here)
-    cluster.until(lambda: cluster.partition(second, TOPIC, 1).leading is not None)
+    cluster.until(lambda: cluster.partition(second, TOPIC, 1).role is ReplicaRole.LEADER)
     assert produced(cluster, second, b"after", index=1) is NONE
 
 
@@ -184,7 +185,7 @@ def test_follower_that_cannot_cut_one_log_off_cuts_the_others_off_all_the_same()
     for index in every:
         assert produced(cluster, here, b"mine alone", index=index, acks=1) is NONE
     cluster.cut_off(here)
-    cluster.until(lambda: all(cluster.partition(other, TOPIC, index).leading is not None for index in every))
+    cluster.until(lambda: all(cluster.partition(other, TOPIC, index).role is ReplicaRole.LEADER for index in every))
     cluster.let_go(other)
     assert [cluster.partition(here, TOPIC, index).log.log_end_offset for index in every] == [3, 2, 2]
     cluster.ensemble.heal()

@@ -9,7 +9,7 @@ import pytest
 from harness.conversion_in_memory import BROKER_ID, DIRECTORY, ConversionInMemory
 from harness.transaction_in_memory import TOPIC, visible
 from oncelog.broker.storage.journal import FILE_NAME
-from oncelog.cluster.converted import ConversionRefusedError, Converted
+from oncelog.cluster.conversion import ConversionRefusedError, Converted
 from oncelog.cluster.kafka_directories import give_to_kafka, take_from_kafka
 from oncelog.environment import DiskError
 from oncelog.log import DataDirectory, OwnCheckpoint, write_own_checkpoint, write_topic_id

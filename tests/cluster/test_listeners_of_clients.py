@@ -10,9 +10,9 @@ from harness.broker_in_memory import ClientConnection
 from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedController
 from harness.cluster_messages import errors_of, known, led
 from harness.wire import parse, request_payload
+from oncelog.cluster.controller.requests import update_metadata
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 
 BROKER, OTHER = 0, 1
 BOTH = (BROKER, OTHER)

@@ -35,7 +35,7 @@ class Leading:
 
     @property
     def session_id(self) -> int:
-        zookeeper = self.cluster.core(BROKER).zookeeper
+        zookeeper = self.cluster.core(BROKER).metadata.zookeeper
         assert isinstance(zookeeper, SimulatedZooKeeper)
         return zookeeper.session_id
 
@@ -260,7 +260,7 @@ def test_sessions_that_end_while_an_earlier_entry_is_waited_for_do_not_end_the_s
         cluster.nodes[BROKER].start()
         core = cluster.core(BROKER)
         assert core is not first
-        cluster.until(lambda: hasattr(cluster.core(BROKER), "zookeeper") and leading.session_id != 0)
+        cluster.until(lambda: leading.session_id != 0)
         cluster.rest(200)
         for _ in range(step):
             cluster.queue.step(cluster.queue.now_ms + 50)

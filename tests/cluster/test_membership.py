@@ -18,10 +18,10 @@ from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.cluster.zookeeper.session import Create, Delete, Done, Exists, GetChildren, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import encode_config, paths
 from oncelog.coordination import start
-from oncelog.wire import ErrorCode
-from oncelog.wire.zookeeper_mode import controlled_shutdown_v3 as controlled_shutdown
+from oncelog.wire import ErrorCode, message_module
 from tests.cluster.in_memory import make_topic
 
+controlled_shutdown = message_module(CONTROLLED_SHUTDOWN, 3, "response")
 BROKER = 0
 ALL = (0, 1, 2)
 NONE = ErrorCode.none
@@ -66,9 +66,9 @@ def test_an_order_that_comes_during_a_start_waits_until_the_broker_is_registered
 def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
     cluster = RunningCluster(1)
     core = cluster.brokers[0]
-    assert core.membership is not None
-    found = start(core.membership.cluster_id("of another cluster"))
-    cluster.ensemble.expire(core.zookeeper.session_id)
+    assert core.metadata.membership is not None
+    found = start(core.metadata.membership.cluster_id("of another cluster"))
+    cluster.ensemble.expire(core.metadata.zookeeper.session_id)
     cluster.until(lambda: found.is_released)
     assert found.value == core.cluster_id
 
@@ -242,7 +242,7 @@ def test_who_has_handed_over_holds_back_nothing_when_it_is_gone() -> None:
 def test_controller_that_stops_has_told_the_others_who_leads_now() -> None:
     """Nobody else tells them before another controller is elected, and until then they would know a leader that is gone."""
     cluster = Three().cluster
-    stopped = next(one for one in ALL if cluster.core(one).controller.is_active)
+    stopped = next(one for one in ALL if cluster.core(one).metadata.controller.is_active)
     others = [one for one in ALL if one != stopped]
     names = [f"led-{number}" for number in range(20)]
     for number, name in enumerate(names):

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from harness.running_cluster import RunningCluster
-from oncelog.cluster.controller import ElectionType
-from oncelog.cluster.controller_term import ControllerEvent
+from oncelog.cluster.controller.leader_elections import ElectionType
+from oncelog.cluster.controller.term import ControllerEvent
 from oncelog.cluster.counts import CONNECTED, DISCONNECTED, EXPIRED, SessionCounts
 from oncelog.cluster.metrics import METRICS, STATES, MetricKind
 from oncelog.coordination import sleep, start
@@ -111,7 +111,7 @@ def test_lag_of_a_follower_is_what_its_leaders_high_watermark_is_ahead(cluster: 
     assert produced(cluster, 0, b"a") is ErrorCode.none
     cluster.until(lambda: metrics(cluster, 2).get(f"kafka_server_fetcherlagmetrics_consumerlag{labels}") == 0)
     assert metrics(cluster, 2)[f'{MAX_LAG}clientId="Replica"'] == 0
-    (fetcher,) = cluster.brokers[2].membership._fetchers._by_leader.values()
+    (fetcher,) = cluster.brokers[2].metadata.membership._fetchers._by_leader.values()
     fetcher.lags["t", 0] = 7
     assert metrics(cluster, 2)[f'{MAX_LAG}clientId="Replica"'] == 7
     assert metrics(cluster, 0)[f'{MAX_LAG}clientId="Replica"'] == 0
@@ -182,7 +182,7 @@ def test_events_of_the_controller_are_counted_under_kafkas_names(cluster: Runnin
     after = metrics(cluster, controller)
     assert before[stats.format("controllerchange")] == 1
     assert after[stats.format("topicchange")] == before[stats.format("topicchange")] + 1
-    served = cluster.brokers[controller].controller.counts.served
+    served = cluster.brokers[controller].metadata.controller.counts.served
     assert served.keys() <= {*STATES, "AllocateProducerIds"}
     manager = "kafka_controller_controllereventmanager"
     assert after[f"{manager}_eventqueuetimems_count"] == sum(one.count for one in served.values())
@@ -190,7 +190,7 @@ def test_events_of_the_controller_are_counted_under_kafkas_names(cluster: Runnin
 
 
 def test_events_that_wait_are_counted_with_the_time_that_they_waited(cluster: RunningCluster) -> None:
-    controller = cluster.brokers[cluster.controller].controller
+    controller = cluster.brokers[cluster.controller].metadata.controller
 
     async def slow() -> None:
         await sleep(cluster.clock, 50)

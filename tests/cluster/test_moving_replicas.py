@@ -85,7 +85,9 @@ def test_replica_that_moves_is_led_by_another_broker_and_back(cluster: RunningCl
     assert produced(cluster, 0, b"a") is NONE
     for number in cluster.brokers:
         assert move(cluster, number) is NONE
-    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), DamagedLogError("it is damaged"))
+    cluster.brokers[0].metadata.shared_topics.take_offline(
+        cluster.partition(0, TOPIC), DamagedLogError("it is damaged")
+    )
     cluster.until(lambda: cluster.partition(1, TOPIC).role is ReplicaRole.LEADER)
     assert produced(cluster, 1, b"b") is NONE
     cluster.until(lambda: place(cluster, 1) == place(cluster, 2) == OTHER)
@@ -100,7 +102,9 @@ def test_answers_are_kafkas(cluster: RunningCluster) -> None:
     assert move(cluster, 1, OTHER, topic="elsewhere") is ErrorCode.replica_not_available
     assert move(cluster, 1, OTHER, topic="unknown") is ErrorCode.unknown_topic_or_partition
     assert move(cluster, 0, HOME) is NONE
-    cluster.brokers[0].shared_topics.take_offline(cluster.partition(0, TOPIC), DamagedLogError("it is damaged"))
+    cluster.brokers[0].metadata.shared_topics.take_offline(
+        cluster.partition(0, TOPIC), DamagedLogError("it is damaged")
+    )
     assert move(cluster, 0, OTHER) is ErrorCode.kafka_storage_error
     cluster.disks[2].failing.add(OTHER)
     assert move(cluster, 2, OTHER) is ErrorCode.kafka_storage_error
@@ -139,7 +143,7 @@ def test_log_that_is_cut_off_while_it_moves_arrives_with_what_its_leader_has(
     log.append(batch, check_batch(batch))
     disk = HeldDisk(cluster.disks[old], "-future/")
     assert move(cluster, old, target, topic="handed-over") is NONE
-    start(cluster.brokers[cluster.controller].controller.shut_down_broker(old, cluster.epoch(old)))
+    start(cluster.brokers[cluster.controller].metadata.controller.shut_down_broker(old, cluster.epoch(old)))
     cluster.until(lambda: leader_of(cluster, name="handed-over", seen_by=old) == new)
     if goes_on == "at once":
         disk.go_on()

@@ -53,7 +53,7 @@ class Attacked(ClusterInMemory):
     def attack(self, request: int) -> None:
         frames = self.orders if request % 3 else self.frames
         core = self.core(frames.chance.choice(BROKERS))
-        frames.controller_epoch = core.membership.members.controller_epoch
+        frames.controller_epoch = core.metadata.membership.members.controller_epoch
         frames.broker_epochs = tuple(map(self.epoch, BROKERS))
         hand_over(core, frames.request())
         self.rest(frames.chance.choice(PAUSES_MS))

@@ -165,7 +165,7 @@ def test_offsets_that_are_told_are_of_one_moment(version, monkeypatch):
     monkeypatch.setattr(slices, "SLICE_MS", 0)
     asked = group.fetches(coordinator, *names, version=version)
     assert not asked.came
-    start(cluster.core(coordinator).membership.replicas.step_down())
+    start(cluster.core(coordinator).metadata.membership.replicas.step_down())
     answer = cluster.answer(asked)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert {one.partitions[0].committed_offset for one in topics} == {42}
@@ -179,7 +179,7 @@ def test_offset_of_a_topic_that_is_deleted_while_the_commit_rests_is_not_recorde
     other = next(node_id for node_id in range(3) if node_id != coordinator)
     for name in ("goes", "stays"):
         make_topic(cluster, (other,), name=name)
-    topics = cluster.core(coordinator).shared_topics
+    topics = cluster.core(coordinator).metadata.shared_topics
     monkeypatch.setattr(slices, "SLICE_MS", 0)
     asked = group.commits(coordinator, goes=42, stays=1)
     assert not asked.came

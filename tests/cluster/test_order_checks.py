@@ -31,7 +31,7 @@ class Ordered:
         return errors_of(self.controller.order(BROKER, *topics))
 
     def hosted(self) -> list[str]:
-        return sorted(str(one) for one in self.cluster.core(BROKER).shared_topics.hosted())
+        return sorted(str(one) for one in self.cluster.core(BROKER).metadata.shared_topics.hosted())
 
     def restart(self) -> None:
         self.cluster.nodes[BROKER].die(power=True)

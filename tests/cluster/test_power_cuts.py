@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness.running_cluster import RunningCluster
-from oncelog.cluster.replica import HostedReplica
+from oncelog.cluster.replicas.replica import HostedReplica
 from oncelog.wire import ErrorCode
 from tests.cluster.held_disk import HeldDisk
 from tests.cluster.in_memory import MINUTE, TOPIC, fetched, isr_of, make_topic, produce, produced

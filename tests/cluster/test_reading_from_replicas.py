@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.coordination import start
 from oncelog.records import Record, build_batch
 from tests.cluster.in_memory import fetch, fetched, isr_of, listed, make_topic, produce, produced
@@ -74,8 +75,8 @@ def test_new_leader_has_no_latest_offset_before_its_high_watermark_is_where_its_
     assert not reply.came
     # Until the third fetches again nobody knows whether the record was everybody's.
     cluster.hold(leader)
-    cluster.brokers[leader].zookeeper.close()
-    cluster.until(lambda: cluster.partition(next_leader, "t").leading is not None)
+    cluster.brokers[leader].metadata.zookeeper.close()
+    cluster.until(lambda: cluster.partition(next_leader, "t").role is ReplicaRole.LEADER)
     assert cluster.partition(next_leader, "t").log.high_watermark == 0
     assert outcome(listed(cluster, next_leader, LATEST)) == (ErrorCode.offset_not_available, -1)
     assert outcome(listed(cluster, next_leader, LATEST, version=4)) == (ErrorCode.leader_not_available, -1)
@@ -143,7 +144,7 @@ def test_broker_without_a_replica_serves_nobody(cluster):
 
 def test_replica_that_was_stopped_serves_nobody(cluster):
     assert produced(cluster, 0, b"a") is NONE
-    start(cluster.brokers[1].membership.replicas.step_down())
+    start(cluster.brokers[1].metadata.membership.replicas.step_down())
     cluster.rest(10)
     assert fetched(cluster, 1).error_code is NOT_LED
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.registration import NO_EPOCH, Registration
+from oncelog.cluster.liveness import NO_EPOCH, Registration
+from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.cluster.zookeeper.session import (
     Create,
     Data,

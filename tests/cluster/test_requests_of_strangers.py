@@ -12,12 +12,11 @@ import pytest
 from harness.cluster_messages import fetch_request, fetched, led, stopped
 from harness.running_cluster import RunningCluster
 from harness.strangers import Stranger
+from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.log import Appended, Origin
 from oncelog.records import Record, build_batch, read_header
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 from tests.cluster.in_memory import MINUTE, TOPIC, leader_of, make_topic, produce
 from tests.cluster.test_ending_transactions import Transaction, coordinator_of
 
@@ -44,7 +43,7 @@ class Attacked:
         """What a request of the controller has, as far as anybody can count it: the epochs grow by one."""
         return {
             "controller_id": self.cluster.controller,
-            "controller_epoch": self.cluster.core(broker_id).membership.members.controller_epoch,
+            "controller_epoch": self.cluster.core(broker_id).metadata.membership.members.controller_epoch,
             "broker_epoch": self.cluster.epoch(broker_id),
         } | fields
 
@@ -86,7 +85,7 @@ def test_broker_is_made_to_lead_alone_by_no_stranger(attacked: Attacked) -> None
     )
     answer = attacked.stranger.ask(1, request)
     assert (answer.error_code, answer.topics) == (REFUSED, ())
-    assert attacked.cluster.partition(1, TOPIC).leading is None
+    assert attacked.cluster.partition(1, TOPIC).role is not ReplicaRole.LEADER
 
 
 def test_brokers_learn_of_no_cluster_that_a_stranger_makes_up(attacked: Attacked) -> None:

@@ -11,7 +11,7 @@ from harness.cluster_messages import TOPIC, records
 from oncelog.broker.config.setting import SettingError
 from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.broker.config.shared_settings import AGREED, HANDED_ON, SHARED
-from oncelog.cluster.replica import HostedReplica
+from oncelog.cluster.replicas.replica import HostedReplica
 from oncelog.cluster.settings_agreement import LISTENER
 from oncelog.cluster.zookeeper.session import Create, Created, Done, SetData
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_shared_settings, encode_config, paths
@@ -151,7 +151,7 @@ def test_topics_that_are_there_follow_what_is_said_later() -> None:
 
 def test_a_broker_whose_session_ended_meanwhile_hears_of_it() -> None:
     cluster = cluster_of_three()
-    cluster.ensemble.expire(cluster.core(1).zookeeper.session_id)
+    cluster.ensemble.expire(cluster.core(1).metadata.zookeeper.session_id)
     values = encode_config(REPLICATION | {"num.partitions": "7"})
     assert isinstance(cluster.submit(SetData(paths.SHARED_SETTINGS, values)), Done)
     cluster.until(lambda: in_effect(cluster, 1, "num.partitions") == {"num.partitions": 7})

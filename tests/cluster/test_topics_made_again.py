@@ -124,7 +124,7 @@ def test_topic_of_which_a_replica_is_left_over_is_not_there():
     """Nobody tells the broker to delete it: it is known by its name no more."""
     cluster = RunningCluster(3)
     _, stays, had_it = leave_over(cluster, 0)
-    assert cluster.core(had_it).shared_topics.replica(TOPIC, 0) is not None
+    assert cluster.core(had_it).metadata.shared_topics.replica(TOPIC, 0) is not None
     assert (described(cluster, had_it), described(cluster, stays)) == ([], [])
 
 
@@ -132,7 +132,7 @@ def make_controller(cluster: RunningCluster, broker_id: int) -> None:
     others = [node_id for node_id in cluster.nodes if node_id != broker_id]
     for node_id in others:
         cluster.nodes[node_id].die(power=False)
-    cluster.until(lambda: cluster.core(broker_id).controller.is_active)
+    cluster.until(lambda: cluster.core(broker_id).metadata.controller.is_active)
     cluster.start_served(*others)
 
 
@@ -148,7 +148,7 @@ def test_order_to_delete_a_topic_by_the_id_of_the_one_before_is_refused():
     _, stays, had_it = leave_over(cluster, 0)
     make_controller(cluster, had_it)
     assert create(cluster, had_it, TOPIC, (stays,)) is NONE
-    before = cluster.core(had_it).shared_topics.replica(TOPIC, 0).topic_id
+    before = cluster.core(had_it).metadata.shared_topics.replica(TOPIC, 0).topic_id
     assert before != cluster.core(had_it).topics.named(TOPIC).topic_id
     answer = cluster.answer_of(had_it, "delete_topics", 6, topics=[{"name": None, "topic_id": before}], timeout=MINUTE)
     assert [one.error_code for one in answer.responses] == [ErrorCode.unknown_topic_id]
@@ -196,7 +196,7 @@ def test_topic_whose_deletion_waits_for_a_dead_broker_is_not_there():
         resource = {"resource_type": 2, "resource_name": "goes", "configuration_keys": None}
         answer = cluster.answer_of(one, "describe_configs", 1, resources=[resource], include_synonyms=False)
         assert answer.results[0].error_code is ErrorCode.unknown_topic_or_partition
-    (active,) = (one for one in others if cluster.core(one).controller.is_active)
+    (active,) = (one for one in others if cluster.core(one).metadata.controller.is_active)
     answer = cluster.answer_of(active, "elect_leaders", 1, election_type=0, topic_partitions=None, timeout=MINUTE)
     assert answer.replica_election_results == ()
 
@@ -382,7 +382,7 @@ def test_nothing_is_committed_for_a_topic_that_is_being_deleted():
     for name in (TOPIC, "stays"):
         make_topic(cluster, (coordinator,), name=name)
     assert group.commit(coordinator, t=42) == [NONE]
-    topics = cluster.core(coordinator).shared_topics
+    topics = cluster.core(coordinator).metadata.shared_topics
     led = topics.partition(TOPIC, 0).leadership
     topics.learn(TOPIC, topics.named(TOPIC).topic_id, {0: Leadership(LEADER_DURING_DELETE, 1, (0,), (0,))})
     assert topics.replica(TOPIC, 0).is_readable

@@ -107,7 +107,7 @@ def test_transactions_are_told_by_their_coordinator(cluster):
     for other in others:
         assert listed(other) == (NONE, [])
         assert described(other) is NOT_COORDINATOR
-    start(cluster.brokers[here].membership.replicas.step_down())
+    start(cluster.brokers[here].metadata.membership.replicas.step_down())
     cluster.rest(100)
     assert listed(here) == (NONE, [])
     assert described(here) is NOT_COORDINATOR
@@ -151,7 +151,7 @@ def test_groups_are_told_by_their_coordinator(cluster):
         assert listed(other) == (NONE, [])
         assert described(other) is NOT_COORDINATOR
         assert deleted(other) is NOT_COORDINATOR
-    start(cluster.brokers[here].membership.replicas.step_down())
+    start(cluster.brokers[here].metadata.membership.replicas.step_down())
     cluster.rest(100)
     assert listed(here) == (NONE, [])
     assert described(here) is NOT_COORDINATOR

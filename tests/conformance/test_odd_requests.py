@@ -14,8 +14,7 @@ from kio.schema.errors import ErrorCode
 from harness.processes import BrokerProcess
 from harness.waiting import until
 from harness.wire import Connection
-from oncelog.records import HEADER_BYTES, Record, build_batch
-from oncelog.records.checksum import crc32c
+from oncelog.records import HEADER_BYTES, Record, build_batch, crc32c
 
 pytestmark = pytest.mark.one_broker
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.manual_clock import ManualClock
 from oncelog.coordination import Parked, Task, start
-from oncelog.coordination.deadline import Deadline
+from oncelog.coordination.deadline import Deadline, pause_range_ms
 
 
 def _waiting(deadline: Deadline, parked: Parked[int]) -> Task[bool]:
@@ -58,3 +60,19 @@ def test_one_that_was_ended_passes_no_more() -> None:
     deadline.end()
     clock.advance(200)
     assert not deadline.is_over
+
+
+@pytest.mark.parametrize(
+    ("failures", "low_ms", "high_ms"), [(1, 80, 120), (2, 160, 240), (3, 320, 480), (4, 640, 960), (5, 800, 1000)]
+)
+def test_pause_begins_with_the_first_and_doubles_up_to_the_most(failures: int, low_ms: float, high_ms: float) -> None:
+    """20 % around it, and never beyond the most."""
+    assert pause_range_ms(failures, 100, 1000) == pytest.approx((low_ms, high_ms))
+
+
+def test_failures_without_an_end_make_no_number_without_an_end() -> None:
+    assert pause_range_ms(10**9, 100, 1000) == (800, 1000)
+
+
+def test_pause_that_does_not_grow_stays_the_first() -> None:
+    assert pause_range_ms(7, 50, 1000, growth=1) == pytest.approx((40, 60))

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from harness import requirements
-from oncelog.cli.demo.flights import AirlineTotals, departure, flights
+from oncelog.demo.flights import AirlineTotals, departure, flights
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1200), pytest.mark.drawn(16)]
 

@@ -13,6 +13,7 @@ from harness.log_on_memory_disk import DIRECTORY
 from harness.manual_clock import ManualClock
 from harness.memory_disk import MemoryDisk
 from oncelog.broker.apis import APIS
+from oncelog.cluster.messages import VERSIONS
 from oncelog.environment import DiskError
 from oncelog.log import LONG_MAX, LogConfig, LogDigest, Origin, PartitionLog, open_log
 from oncelog.records import (
@@ -27,13 +28,13 @@ from oncelog.records import (
     build_batch,
     check_batch,
     control_batch,
+    crc32c,
     crc_is_valid,
     decode_batch,
     prepare,
     read_control,
     read_header,
 )
-from oncelog.records.checksum import crc32c
 from oncelog.records.compression import compress, decompress
 from oncelog.records.kept import body_of, keyed_records
 from oncelog.wire import (
@@ -44,7 +45,6 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.zookeeper_mode import VERSIONS
 from tests.chaos.fuzzed_frames import RandomFrames
 
 ITEMS_MAX = 2000

@@ -1,10 +1,9 @@
 from pathlib import Path
 
-from oncelog.groups.consumer.diagram import page
-from oncelog.groups.consumer.state import TRANSITIONS
+from oncelog.groups.consumer.state import TRANSITIONS, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "consumer-group-states.md"
-REWRITE = "from oncelog.groups.consumer.diagram import page; print(page(), end='')"
+REWRITE = "from oncelog.groups.consumer.state import page; print(page(), end='')"
 
 
 def test_the_page_in_docs_is_the_one_the_table_gives() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordination.regex import matching
+from oncelog.coordination.names import matching
 from oncelog.groups import CommitContext, ConsumerLimits, encode
 from oncelog.groups.consumer.member import Progress
 from oncelog.groups.consumer.records import CurrentAssignmentRecord

@@ -1,10 +1,9 @@
 from pathlib import Path
 
-from oncelog.groups.classic.diagram import page
-from oncelog.groups.classic.state import TRANSITIONS
+from oncelog.groups.classic.state import TRANSITIONS, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "group-states.md"
-REWRITE = "from oncelog.groups.classic.diagram import page; print(page(), end='')"
+REWRITE = "from oncelog.groups.classic.state import page; print(page(), end='')"
 
 
 def test_the_page_in_docs_is_the_one_the_table_gives() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oncelog.groups import GroupMetadataRecord, GroupMetadataValue, Leaving
-from oncelog.groups.commit_context import ANYONE, CommitContext
+from oncelog.groups.context import ANYONE, CommitContext
 from oncelog.groups.coordinator import RETENTION_MS
 from oncelog.wire import ErrorCode
 from tests.groups.group_in_memory import GROUP, GroupInMemory

@@ -9,14 +9,14 @@ import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
 from oncelog.coordination import Parked
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.classic.decision_builder import MembershipDecision
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
 from oncelog.groups.consumer import HeartbeatRequest
 from oncelog.groups.consumer.volatile_state import Deadlines
-from oncelog.groups.timestamps import Timestamps
+from oncelog.groups.context import Timestamps
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP, START
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.groups.news import news_of
-from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
+from oncelog.groups.records import CommittedOffset, OffsetRecord, news_of
 
 
 def offset(partition: int, committed: int | None) -> OffsetRecord:

@@ -3,7 +3,7 @@
 import pytest
 
 from oncelog.groups import CommitContext, CommitDecision, GroupCoordinator, OffsetToCommit
-from oncelog.groups.versions import offset_commit_error
+from oncelog.groups.offsets import offset_commit_error
 from oncelog.wire import ErrorCode
 from tests.groups.offset_log import GROUP, T0, T1, OffsetLog, at
 

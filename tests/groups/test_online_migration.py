@@ -6,7 +6,7 @@ import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS
 from oncelog.groups import ConsumerLimits, GroupCoordinator, MembershipLimits
-from oncelog.groups.consumer_limits import SIZE_MAX
+from oncelog.groups.context import SIZE_MAX
 from oncelog.wire import ErrorCode
 from tests.groups.consumers_in_memory import Consumer, ConsumersInMemory
 from tests.groups.group_in_memory import GROUP

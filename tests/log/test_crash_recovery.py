@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from oncelog.environment import Syncable
-from oncelog.log import AbortedTransaction, Appended, LogConfig, SyncPoint
+from oncelog.log import AbortedTransaction, Appended, DamagedLogError, LogConfig, SyncPoint, open_log
 from oncelog.log.names import LOG, OFFSET_INDEX, TRANSACTION_INDEX, offset_name
 from oncelog.records import ControlType, batches, read_control
 
@@ -300,3 +300,44 @@ def test_aborted_transactions_are_those_that_touch_the_range(
 
     assert sorted(map(plain, found)) == expected
     assert [one.first_offset for one in found] == sorted(one.first_offset for one in found)
+
+
+def test_batches_that_are_read_in_several_pieces_are_whole() -> None:
+    on = LogOnMemoryDisk()
+    for _ in range(3):
+        on.produce(bytes(600_000))
+    on.sync()
+    on.kill()
+    assert on.log.log_end_offset == 3
+    assert on.log.files.growth_bytes == 0
+
+
+def test_file_that_lost_its_end_and_is_vouched_for_by_the_write_ahead_log_is_damaged() -> None:
+    """It ends where a batch does, and the next file is whole: nobody may take what is between for something never written."""
+    on = LogOnMemoryDisk(LogConfig(segment_bytes=1000))
+    for _ in range(10):
+        on.produce(bytes(200))
+    on.disk.kill()
+    first, second, *_ = (segment.base_offset for segment in on.log.segments)
+    size_bytes = on.disk.open(f"{DIRECTORY}/{offset_name(first, LOG)}").size_bytes
+    on.disk.open(f"{DIRECTORY}/{offset_name(first, LOG)}").truncate(size_bytes * (second - 1) // second)
+    with pytest.raises(DamagedLogError, match=f"is damaged at offset {second - 1}"):
+        open_log(
+            on.disk, on.clock, DIRECTORY, "orders", 0, on.config, was_clean=False, recovery_point=0, durable_end=10
+        )
+
+
+def test_entry_of_the_offset_index_that_points_beside_its_batch_is_not_believed_after_a_kill() -> None:
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=300))
+    for _ in range(30):
+        on.produce(bytes(200))
+    on.log.files.take_snapshot()
+    on.sync()
+    data = on.read_all()
+    path = f"{DIRECTORY}/{offset_name(0, OFFSET_INDEX)}"
+    content = bytearray(on.disk.read_file(path))
+    for entry in range(7, len(content), 8):
+        content[entry] ^= 1
+    on.disk.damage(path, 0, bytes(content))
+    on.kill()
+    assert on.read_all() == data

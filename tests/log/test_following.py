@@ -9,7 +9,7 @@ import pytest
 from harness.cleaned_logs import clean, compacted, write
 from harness.log_on_memory_disk import LogOnMemoryDisk
 from harness.replica_on_memory_disk import DIRECTORY, ReplicaOnMemoryDisk
-from oncelog.log import NO_LEADER_EPOCH, Followed, LogConfig, Refused
+from oncelog.log import NO_LEADER_EPOCH, Followed, LogConfig, Refused, UnknownEpochError
 from oncelog.records import ControlType, Record, batches, build_batch
 from oncelog.records.batch import read_header
 from oncelog.wire import ErrorCode
@@ -405,3 +405,84 @@ def test_follower_that_begins_again_is_an_empty_log_at_that_offset() -> None:
 
 def test_log_is_one_that_follows_when_it_is_opened_without_a_leader_epoch() -> None:
     assert ReplicaOnMemoryDisk().log.leader_epoch == NO_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_segment_takes_batches_up_to_its_last_byte(count: int) -> None:
+    size_bytes = len(build_batch([Record(None, bytes(100))]))
+    config = LogConfig(segment_bytes=(1 + count) * size_bytes)
+    first, second = leader(config), ReplicaOnMemoryDisk(config)
+    for number in range(1 + count):
+        first.produce(bytes(100))
+        if number in (0, count):
+            second.follow(first)
+    for on in (first, second):
+        assert [segment.size_bytes for segment in on.log.segments] == [config.segment_bytes]
+
+
+def test_log_without_gaps_knows_that_it_has_none() -> None:
+    first, second = leader(), ReplicaOnMemoryDisk(SMALL)
+    first.produce(b"one", b"two")
+    second.follow(first)
+    second.sync()
+    assert (second.log.durability.recovery_point, second.log.files.gaps_below) == (2, 0)
+    gap = build_batch([Record(None, b"x")], base_offset=5, leader_epoch=0)
+    assert isinstance(second.log.append_as_follower(gap), Followed)
+    assert second.log.files.gaps_below == 2
+
+
+def test_batch_may_end_as_far_from_its_segments_beginning_as_an_index_reaches() -> None:
+    second = ReplicaOnMemoryDisk(SMALL)
+    near, far = (build_batch([Record(None, b"x")], base_offset=base, leader_epoch=0) for base in (0, 2**31 - 1))
+    assert isinstance(second.log.append_as_follower(near + far), Followed)
+    assert [segment.base_offset for segment in second.log.segments] == [0]
+    second.sync()
+    second.kill()
+    assert second.read_all() == near + far
+
+
+def test_epoch_that_was_nobodys_keeps_a_log_from_leading() -> None:
+    second = ReplicaOnMemoryDisk(SMALL)
+    assert isinstance(second.log.append_as_follower(build_batch([Record(None, b"x")], leader_epoch=5)), Followed)
+    with pytest.raises(UnknownEpochError, match="the leader epoch is 5, and there were 5"):
+        second.log.lead(4)
+    second.log.lead(5)
+
+
+def test_log_that_is_cut_off_to_its_beginning_has_no_epoch_left() -> None:
+    """It would part from its leader's in an epoch of which there is nothing to cut off, for ever."""
+    first, second = leader(epoch=3), ReplicaOnMemoryDisk(SMALL)
+    first.produce(b"x")
+    second.follow(first)
+    second.truncate_to(0)
+    assert (second.log.newest_epoch, second.log.epoch_at(0)) == (-1, -1)
+
+
+def test_log_that_is_cut_off_has_no_time_of_what_is_gone() -> None:
+    config = LogConfig(index_interval_bytes=100)
+    first, second = leader(config), ReplicaOnMemoryDisk(config)
+    times = []
+    for _ in range(20):
+        first.clock.advance(10)
+        times.append(first.clock.now_ms())
+        first.produce(bytes(60))
+    second.follow(first)
+    second.truncate_to(11)
+    (segment,) = second.log.segments
+    assert segment.max_timestamp == (times[10], 10)
+    assert segment.indexes.times.last[1] <= 10
+
+
+def test_nothing_of_a_log_that_is_about_to_be_cut_off_goes_into_the_write_ahead_log() -> None:
+    first, second = leader(), ReplicaOnMemoryDisk(SMALL)
+    for value in (b"one", b"two", b"three"):
+        first.produce(value)
+        second.follow(first)
+        second.sync()
+    first.produce(b"four")
+    second.follow(first)
+    taken = second.log.durability.take_tail(1000)
+    assert taken is not None
+    assert taken[0].data == first.read(3)
+    second.log.files.begin_truncation(2)
+    assert second.log.durability.take_tail(1000) is None

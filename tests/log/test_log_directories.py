@@ -10,10 +10,11 @@ from uuid import UUID
 import pytest
 
 from harness.memory_disk import MemoryDisk
-from oncelog.environment import DirectoryInUseError, DiskError
+from oncelog.environment import DirectoryInUseError, DiskError, Share
 from oncelog.log import LogDirectories, PartitionKey, Standing, write_topic_id
 from oncelog.log.checkpoints import NodeIdentity, read_identity, write_identity
 from oncelog.log.data_directory import DataDirectory
+from oncelog.log.log_directories import RESERVE, Reserve
 
 HOME_FILE = "home"
 A, B, C = "/a", "/b", "/c"
@@ -271,3 +272,69 @@ def test_offsets_of_a_partition_count_where_the_partition_is(disk: MemoryDisk) -
         disk.replace_file(f"{path}/log-start-offset-checkpoint", f"0\n1\nt 0 {offset - 1}\n".encode())
     assert directories.recovery_points() == {("t", 0): 5}
     assert directories.log_start_offsets() == {("t", 0): 4}
+
+
+def test_home_is_the_first_of_new_directories(disk: MemoryDisk) -> None:
+    claimed(disk, A, B)
+    directories = taken(disk, A, B)
+    assert [directories.is_home(one) for one in directories.online] == [True, False]
+
+
+SIZE_BYTES = 8192
+PATH = f"/data/{RESERVE}"
+
+
+@pytest.fixture
+def data_disk() -> MemoryDisk:
+    data_disk = MemoryDisk()
+    data_disk.make_directory("/data")
+    return data_disk
+
+
+@pytest.fixture
+def reserve(data_disk: MemoryDisk) -> Reserve:
+    reserve = Reserve(data_disk, "/data", SIZE_BYTES)
+    assert (reserve.held_bytes, reserve.missing_bytes) == (0, SIZE_BYTES)
+    reserve.take()
+    return reserve
+
+
+def in_file(data_disk: MemoryDisk) -> int:
+    return len(data_disk.read_file(PATH)) if data_disk.exists(PATH) else 0
+
+
+def test_reserve_is_a_file_of_its_size_and_nothing_is_missing(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    assert in_file(data_disk) == reserve.held_bytes == SIZE_BYTES
+    assert reserve.missing_bytes == 0
+
+
+def test_write_that_may_take_half_gets_half_once(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    assert reserve.give_up(Share.HALF)
+    assert in_file(data_disk) == reserve.held_bytes == SIZE_BYTES // 2
+    assert not reserve.give_up(Share.HALF)
+    assert in_file(data_disk) == SIZE_BYTES // 2
+
+
+def test_write_that_may_take_all_gets_one_half_and_then_the_other(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    assert reserve.give_up(Share.ALL)
+    assert reserve.held_bytes == SIZE_BYTES // 2
+    assert reserve.give_up(Share.ALL)
+    assert in_file(data_disk) == reserve.held_bytes == 0
+    assert not reserve.give_up(Share.ALL)
+
+
+def test_write_that_may_take_nothing_gets_nothing(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    assert not reserve.give_up(Share.NONE)
+    assert in_file(data_disk) == SIZE_BYTES
+
+
+def test_what_was_given_up_is_taken_again_as_a_whole(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    reserve.give_up(Share.HALF)
+    assert reserve.missing_bytes == SIZE_BYTES // 2
+    reserve.take()
+    assert in_file(data_disk) == reserve.held_bytes == SIZE_BYTES
+
+
+def test_reserve_of_an_earlier_process_counts(data_disk: MemoryDisk, reserve: Reserve) -> None:
+    reserve.give_up(Share.HALF)
+    assert Reserve(data_disk, "/data", SIZE_BYTES).held_bytes == SIZE_BYTES // 2

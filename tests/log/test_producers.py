@@ -7,7 +7,7 @@ import pytest
 from harness.log_on_memory_disk import LogOnMemoryDisk
 from harness.manual_clock import START_MS
 from oncelog.log import ActiveProducer, Appended, Origin, Refused
-from oncelog.records import SEQUENCE_MAX, ControlType
+from oncelog.records import SEQUENCE_MAX, ControlType, check_batch
 from oncelog.wire import ErrorCode
 
 P = (7, 0)
@@ -225,3 +225,8 @@ def test_all_five_copies_are_recognised_after_the_process_was_killed(on: LogOnMe
         again = on.append(on.batch([b"a"], producer=P, sequence=sequence))
         assert isinstance(again, Appended)
         assert (again.duplicate, again.base_offset) == (True, sequence)
+
+
+def test_transaction_is_unverified_where_nothing_is_said(on: LogOnMemoryDisk) -> None:
+    batch = on.batch([b"x"], producer=P, sequence=0, transactional=True)
+    assert error_of(on.log.append(batch, check_batch(batch))) == ErrorCode.invalid_txn_state

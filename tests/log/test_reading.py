@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from struct import iter_unpack, pack
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -231,3 +233,17 @@ def test_size_between_two_offsets_is_what_is_read_and_at_most_what_the_index_lea
     assert first < limit or estimated == 0
     if limit == end:
         assert log.size_between(first, limit) == there
+
+
+def test_entry_of_the_time_index_that_names_another_batch_is_not_believed() -> None:
+    on = LogOnMemoryDisk(LogConfig(index_interval_bytes=300))
+    for slot in range(40):
+        on.produce(bytes(200), timestamp_ms=START_MS + 10 * slot)
+    on.restart()
+    path = f"{DIRECTORY}/{0:020d}.timeindex"
+    entries = [list(entry) for entry in iter_unpack(">qi", on.disk.read_file(path))]
+    entries[0][1] = entries[1][1] - 1
+    on.disk.damage(path, 0, b"".join(pack(">qi", *entry) for entry in entries))
+    on.restart()
+    time_ms = entries[0][0] + 10
+    assert on.log.offset_for_timestamp(time_ms, 40) == TimestampOffset(time_ms, (time_ms - START_MS) // 10)

@@ -14,7 +14,7 @@ from harness.manual_clock import START_MS
 from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, LogConfig, PartitionLog, Refused, TimestampOffset
-from oncelog.log.kept_end import KEPT_BYTES_MAX
+from oncelog.log.scan import KEPT_BYTES_MAX
 from oncelog.log.segment import WRITE_BACK_BYTES, Segment
 from oncelog.records import NO_TIMESTAMP, ControlType
 from oncelog.wire import ErrorCode

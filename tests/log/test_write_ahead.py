@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.memory_disk import MemoryDisk
-from oncelog.cli.log.directory_rows import write_ahead_rows
+from oncelog.cli.log.rows import write_ahead_rows
 from oncelog.log import Entry, Tail, WriteAheadLog, replay, taking_back
 from oncelog.log.write_ahead import BEGINNING_BYTES, files_in, read_entries
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import jars, requirements
-from oncelog.spark.options.sink_option_rows import SINK_ROWS
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
+from oncelog.spark.options.rows import SINK_ROWS, SOURCE_ROWS
 from oncelog.spark.options.table import Scope, Treatment, find
 from tools.pages.spark_options import page
 

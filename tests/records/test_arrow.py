@@ -25,8 +25,9 @@ from oncelog.records import (
     read_header,
     stamped,
 )
-from oncelog.records.aborted import AbortedFilter
-from oncelog.records.arrow import arrow_to_batches, batches_to_arrow, record_schema
+from oncelog.records.arrow import batches_to_arrow, record_schema
+from oncelog.records.control import AbortedFilter
+from oncelog.records.from_arrow import arrow_to_batches
 
 BYTES = st.none() | st.binary(max_size=200)
 HEADERS = st.lists(st.tuples(st.text(max_size=20), BYTES), max_size=3).map(tuple)

@@ -1,3 +1,5 @@
+"""The checksum against the published check value, and over data in pieces."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,11 +8,12 @@ import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder  # type: ignore[import-untyped]
+from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from harness.batches import resealed, with_body
 from oncelog.records import (
     HEADER_BYTES,
+    SEQUENCE_MAX,
     Codec,
     ControlType,
     CorruptBatchError,
@@ -23,9 +26,12 @@ from oncelog.records import (
     build_batch,
     check_batch,
     control_batch,
+    crc32c,
     crc_is_valid,
     decode_batch,
+    next_sequence,
     read_header,
+    sequence_before,
     stamp_producer,
     stamped,
 )
@@ -297,3 +303,34 @@ def test_lz4_frame_whose_blocks_depend_on_each_other_is_refused(blocks_are_linke
             check_batch(batch)
     else:
         assert check_batch(batch).record_count == 1
+
+
+SEQUENCES = st.integers(0, SEQUENCE_MAX)
+
+
+def test_after_the_largest_sequence_comes_zero() -> None:
+    """Sequence numbers wrap to 0 after 2147483647 and are never negative."""
+    assert next_sequence(SEQUENCE_MAX) == 0
+    assert next_sequence(SEQUENCE_MAX - 1, 5) == 3
+    assert sequence_before(0) == SEQUENCE_MAX
+    assert next_sequence(-1) == 0
+
+
+@given(SEQUENCES, SEQUENCES)
+def test_going_back_undoes_going_on(sequence: int, count: int) -> None:
+    after = next_sequence(sequence, count)
+    assert 0 <= after <= SEQUENCE_MAX
+    assert sequence_before(after, count) == sequence
+
+
+def test_checksum_is_the_castagnoli_one():
+    """RFC 3720 §B.4 and the catalogue of CRC algorithms: the check value of "123456789"."""
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(bytes(32)) == 0x8A9136AA
+
+
+@given(st.binary(), st.binary())
+def test_checksum_goes_on_where_another_ended_whatever_holds_the_bytes(first, second):
+    whole = crc32c(first + second)
+    assert crc32c(second, crc32c(first)) == whole
+    assert crc32c(memoryview(bytearray(second)), crc32c(bytearray(first))) == whole

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.records.compression import XERIAL_HEADER, Codec, compress, decompress
-from oncelog.records.errors import CorruptBatchError
+from oncelog.records.record import CorruptBatchError
 
 COMPRESSING = [codec for codec in Codec if codec is not Codec.NONE]
 

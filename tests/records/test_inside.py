@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from harness.batches import can_be_read, passes, resealed, with_body
 from oncelog.records import Codec, Record, build_batch, check_batch, decode_batch
 from oncelog.records.compression import compress
-from oncelog.records.errors import InvalidRecordError
-from oncelog.records.record import encode_records
-from oncelog.records.strides import OFFSETS_PERIOD
-from oncelog.records.varint import varint
+from oncelog.records.many_lengths import OFFSETS_PERIOD
+from oncelog.records.record import InvalidRecordError, encode_records, varint
 
 PLAIN = Record(b"k", b"v", timestamp_ms=0)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.batches import can_be_read, passes
-from oncelog.records.columns import MANY_MAX
 from oncelog.records.inside import MANY_MIN, MANY_OF_A_SIZE
-from oncelog.records.many_lengths import KEY_BYTES_MAX, look_at_many
-from oncelog.records.strides import OFFSETS_PERIOD
-from oncelog.records.varint import varint
+from oncelog.records.many_lengths import KEY_BYTES_MAX, MANY_MAX, OFFSETS_PERIOD, Columns, if_high, look_at_many
+from oncelog.records.record import varint
 
 COUNT, FIRST, PLACE = 63, 5, 30
 """So many records, of which those from FIRST on are looked at together; the one at PLACE is the test's."""
@@ -184,3 +184,58 @@ def test_one_changed_byte_among_records_of_many_lengths_is_seen(has_keys: bool, 
         changed = bytearray(body)
         changed[place] = chosen.choice((0, 1, 2, 3, 0x7F, 0x80, 0x81, chosen.randrange(256)))
         assert passes(bytes(changed), COUNT) is can_be_read(bytes(changed), COUNT), place
+
+
+WIDTH = 16
+
+
+def bytes_of(column: int, count: int) -> list[int]:
+    return list(column.to_bytes(count))
+
+
+def mask_of(chosen: list[bool]) -> int:
+    return int.from_bytes(bytes(0xFF * one for one in chosen))
+
+
+@given(st.data(), st.lists(st.binary(min_size=WIDTH, max_size=WIDTH), min_size=1, max_size=40))
+def test_fields_are_the_ones_of_each_record(data: st.DataObject, heads: list[bytes]) -> None:
+    count = len(heads)
+    columns = Columns(b"".join(heads), WIDTH, count)
+    places = [0] * count
+    flags = st.lists(st.booleans(), min_size=count, max_size=count)
+    sizes = st.lists(st.integers(0, 3), min_size=count, max_size=count)
+    for step in data.draw(st.lists(st.sampled_from(["next", "next_of", "pass_over", "skip"]), max_size=4)):
+        if step == "next":
+            assert bytes_of(columns.next(), count) == [head[at] for head, at in zip(heads, places, strict=True)]
+            places = [at + 1 for at in places]
+        elif step == "pass_over":
+            columns.pass_over()
+            places = [at + 1 for at in places]
+        elif step == "next_of":
+            some = data.draw(flags)
+            found = [head[at] if one else 0 for head, at, one in zip(heads, places, some, strict=True)]
+            assert bytes_of(columns.next_of(mask_of(some)), count) == found
+            places = [at + one for at, one in zip(places, some, strict=True)]
+        else:
+            ahead = data.draw(sizes)
+            columns.skip(int.from_bytes(bytes(ahead)))
+            places = [at + size for at, size in zip(places, ahead, strict=True)]
+        assert bytes_of(columns.places, count) == places
+
+
+def test_high_bytes_are_a_mask() -> None:
+    columns = Columns(b"\x80\x7f\xff\0", 1, 4)
+    assert if_high(columns.next(), columns.ones) == mask_of([True, False, True, False])
+
+
+def test_head_that_has_no_more_raises_and_no_byte_of_another_is_read() -> None:
+    columns = Columns(b"abcd", 2, 2)
+    columns.skip(int.from_bytes(b"\2\1"))
+    assert columns.next_of(mask_of([False, True])) == ord("d")
+    with pytest.raises(IndexError):
+        columns.next()
+
+
+def test_as_many_records_as_there_may_be_are_read() -> None:
+    columns = Columns(bytes(range(256)) * (MANY_MAX // 256), 1, MANY_MAX)
+    assert columns.next().to_bytes(MANY_MAX) == bytes(range(256)) * (MANY_MAX // 256)

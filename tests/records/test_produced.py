@@ -22,7 +22,7 @@ from oncelog.records import (
     prepare,
     read_header,
 )
-from oncelog.records.errors import RecordTooLargeError
+from oncelog.records.record import RecordTooLargeError
 
 MIB = 1024 * 1024
 

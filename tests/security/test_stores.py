@@ -10,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from harness.certificates import Authority, pkcs12_file
 from harness.requirements import found_program
-from oncelog.security.kinds import StoreKind
 from oncelog.security.stores import identity_pem, trusted_pem
-from oncelog.security.values import Certificate, Secret, Store
+from oncelog.security.values import Certificate, Secret, Store, StoreKind
 
 PASSWORD = "march-hare-8e21"
 

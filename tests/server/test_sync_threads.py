@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 
 import pytest
@@ -10,6 +12,7 @@ from oncelog.environment import DiskError
 from oncelog.server import sync_threads
 from oncelog.server.disk import RealDisk
 from oncelog.server.files import OpenFiles, RealFile
+from oncelog.server.sync_threads import SYNC_FILE_RANGE_WRITE, _sync_file_range
 
 
 class Outcomes:
@@ -100,3 +103,16 @@ def test_file_that_is_closed_while_it_is_synced_is_no_error_of_the_disk(disk, ou
         outcomes.wait()
     assert outcomes.errors == [None] * 300
     assert outcomes.bugs == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has the system call")
+def test_linux_takes_the_call_for_any_range_of_a_file(tmp_path):
+    call = _sync_file_range()
+    assert call is not None
+    descriptor = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    try:
+        os.pwrite(descriptor, bytes(10_000), 5_000_000_000)
+        assert call(descriptor, 5_000_000_000, 10_000, SYNC_FILE_RANGE_WRITE) == 0
+    finally:
+        os.close(descriptor)
+    assert call(-1, 0, 1, SYNC_FILE_RANGE_WRITE) == -1

@@ -6,10 +6,9 @@ from typing import Any
 from unittest.mock import patch
 
 from oncelog.broker.housekeeping import Housekeeping
-from oncelog.log import log_compaction
+from oncelog.log import cleanup
 from oncelog.log.compaction import Cleaning
-from oncelog.log.compaction.batch_filter import BatchFilter, _emptied
-from oncelog.log.compaction.transactions import CleanedTransactions
+from oncelog.log.compaction.batch_filter import BatchFilter, CleanedTransactions, _emptied
 from tests.simulation.planting import Hides, Patch, PlantedBugs
 
 BUGS = PlantedBugs()
@@ -25,12 +24,12 @@ def _markers_go_too_early() -> Patch:
 
 @BUGS.add("a log is compacted past its last stable offset", Hides.PRODUCERS, 400)
 def _compacted_past_the_stable_offset() -> Patch:
-    dirt_of = log_compaction.dirt_of
+    dirt_of = cleanup.dirt_of
 
     def dirt(*arguments: Any, **offsets: Any) -> Any:
         return dirt_of(*arguments, **(offsets | {"last_stable_offset": offsets["log_end_offset"]}))
 
-    return patch.object(log_compaction, "dirt_of", dirt)
+    return patch.object(cleanup, "dirt_of", dirt)
 
 
 @BUGS.add("compaction takes an aborted record for the last of its key", Hides.IN_A_RULE, 120)

@@ -6,16 +6,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.cluster import controller_zookeeper
-from oncelog.cluster.controller import (
-    ControllerContext,
-    LeaderAndIsr,
-    WantedIsr,
-    alter_partition,
-    partitions,
-    replicas,
-)
+from oncelog.cluster.controller import alter_partition, partitions, replicas
+from oncelog.cluster.controller import zookeeper as controller_zookeeper
+from oncelog.cluster.controller.alter_partition import WantedIsr
+from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import offline_election
+from oncelog.cluster.controller.values import LeaderAndIsr
 from oncelog.cluster.zookeeper.session import ANY_VERSION, Check, Multi, Write
 from oncelog.cluster.zookeeper.znodes import paths
 from tests.simulation.planting import Hides, Patch, PlantedBugs

@@ -12,8 +12,8 @@ from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
 from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.cluster.elected import Elected
 from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
+from oncelog.cluster.replicas.replicas import Elected
 from oncelog.groups.offsets import Offsets
 from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode

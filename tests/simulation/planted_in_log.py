@@ -9,12 +9,12 @@ from unittest.mock import patch
 
 from oncelog.client.consumer import core
 from oncelog.client.consumer.readings import visible_batches
-from oncelog.log import Appended, snapshots
-from oncelog.log.log_durability import LogDurability
+from oncelog.log import Appended, producer_snapshots
+from oncelog.log.durability import LogDurability
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.producers import Producers, ProducerStateEntry
 from oncelog.log.recovery import _Loading
-from oncelog.log.transaction_index import TransactionIndex
+from oncelog.log.segment_indexes import TransactionIndex
 from oncelog.records import batches
 from tests.simulation.planting import Hides, Patch, PlantedBugs, both
 
@@ -133,7 +133,7 @@ def _newest_open_transaction() -> Patch:
 
 @BUGS.add("a snapshot leaves out which transactions are open", Hides.CONSTANTS, 60)
 def _snapshot_without_open_transactions() -> Patch:
-    encode = snapshots.encode_snapshot
+    encode = producer_snapshots.encode_snapshot
 
     def encoded(producers: Any) -> bytes:
         copies = []
@@ -143,7 +143,7 @@ def _snapshot_without_open_transactions() -> Patch:
             copies.append(copy)
         return encode(copies)
 
-    return patch.object(snapshots, "encode_snapshot", encoded)
+    return patch.object(producer_snapshots, "encode_snapshot", encoded)
 
 
 @BUGS.add("the sequences of producers are forgotten by a restart", Hides.CRASHES, 20)

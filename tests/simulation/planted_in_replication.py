@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from oncelog.broker import fetching
-from oncelog.cluster.replica import HostedReplica
+from oncelog.cluster.replicas.replica import HostedReplica
 from oncelog.log import partition_log
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.replication import AdvanceHighWatermark, AlterPartition, Follower, IsrPartitionState, LeaderReplica, Step

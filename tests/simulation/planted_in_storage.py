@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import patch
 
-from oncelog.broker import apis
 from oncelog.broker import broker as core
 from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.fetching import Fetching
@@ -32,19 +32,19 @@ def _produce_keeps_the_partition() -> Patch:
     found: dict[Any, Any] = {}
     partitions: dict[Any, Partition] = {}
 
-    def find_once(broker: Any, request: Any, name: Any, index: int) -> Any:
+    def find_once(topics: Any, request: Any, name: Any, index: int) -> Any:
         asked = id(request), name, index
         if asked not in found:
-            result = find(broker, request, name, index)
+            result = find(topics, request, name, index)
             found[asked] = result, request
             if not isinstance(result, Refused):
                 topic, partition = result
                 partitions[id(request), topic.topic_id, index] = partition
         return found[asked][0]
 
-    def appended(broker: Any, request: Any, *arguments: Any) -> Any:
+    def appended(clock: Any, _: Any, request: Any, *arguments: Any) -> Any:
         topics = SimpleNamespace(with_id=lambda topic_id: _Kept(partitions, (id(request), topic_id)))
-        return append(cast("Any", SimpleNamespace(topics=topics, clock=broker.clock)), request, *arguments)
+        return append(clock, cast("Any", topics), request, *arguments)
 
     return both(patch.object(produce, "_find", find_once), patch.object(produce, "_append_all", appended))
 
@@ -115,9 +115,9 @@ def _produce_does_not_flush() -> Patch:
 def _refused_and_written() -> Patch:
     append = produce._append_all
 
-    def appended(broker: Any, request: Any, checked: Any, results: Any, replicating: Any) -> Any:
+    def appended(clock: Any, topics: Any, request: Any, checked: Any, results: Any, replicating: Any) -> Any:
         refused = {key: results.pop(key) for key in checked if key in results}
-        to_flush = append(broker, request, checked, results, replicating)
+        to_flush = append(clock, topics, request, checked, results, replicating)
         results |= refused
         return to_flush
 
@@ -140,12 +140,13 @@ def _old_fetches_lack_the_list() -> Patch:
 def _old_fetches_read_everything() -> Patch:
     handle = fetch.handle
 
-    async def handled(broker: Any, request: Any) -> Any:
+    @wraps(handle)
+    async def handled(request: Any, *parts: Any) -> Any:
         if request.version < FETCH_WITH_EPOCHS:
             request = replace(request, body=replace(request.body, isolation_level=0))
-        return await handle(broker, request)
+        return await handle(request, *parts)
 
-    return both(patch.object(fetch, "handle", handled), _uncached_handlers())
+    return patch.object(fetch, "handle", handled)
 
 
 @BUGS.add("the write-ahead log is not replayed", Hides.CRASHES, 60)
@@ -220,7 +221,3 @@ def _recovery_point_is_the_end() -> Patch:
 
 
 # Topics and their changes.
-
-
-def _uncached_handlers() -> Patch:
-    return patch.object(apis, "_handler", apis._handler.__wrapped__)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker.coordinators import hanging
 from oncelog.broker.coordinators import transactions as transactions_module
+from oncelog.broker.coordinators.hanging import HangingTransactions
 from oncelog.broker.coordinators.marking import Marking
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ReservedBlocks
@@ -146,7 +146,7 @@ def _a_refusal_reserves() -> Patch:
 
 @BUGS.add("a start leaves hanging transactions open", Hides.CRASHES, 200)
 def _hanging_transactions_stay() -> Patch:
-    return patch.object(hanging, "end_after_start", lambda broker: 0)
+    return patch.object(HangingTransactions, "end_after_start", lambda self: 0)
 
 
 @BUGS.add("a transaction is open whose timeout is over", Hides.IN_A_RULE, 20)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from oncelog.client.values import Address
 from oncelog.cluster.channel import Channel, ChannelError
+from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
 from oncelog.coordination import Flow, sleep, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.events import EventQueue, Process, ProcessClock
-from oncelog.simulation.frames import FrameBuffer
 from oncelog.simulation.links import SimulatedLinks
-from oncelog.simulation.network import Listener, Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Listener, Network, StreamEnd
 from oncelog.wire import (
     ErrorCode,
     decode_request,
@@ -26,7 +26,6 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.zookeeper_mode import CONTROLLED_SHUTDOWN
 
 API_VERSIONS = 18
 TIMEOUT_MS = 500.0

@@ -16,11 +16,10 @@ from oncelog.spark.offsets import from_tree
 from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.source import reading
-from oncelog.spark.source.client import open_fetcher
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import read_ranges, read_settings
+from oncelog.spark.source.reading import open_fetcher, read_ranges, read_settings
 
 COUNT = 20
 START = 7

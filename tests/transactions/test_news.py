@@ -9,7 +9,7 @@ import pytest
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import TV1, TV2, ProducerInMemory, Protocol, make_topic
-from oncelog.transactions import news as told
+from oncelog.broker.coordinators import transaction_log
 
 LOGGER = "oncelog.transactions"
 
@@ -64,8 +64,8 @@ def test_nothing_is_put_into_words_where_nothing_is_said(
     def unwanted(*_: object) -> str:
         raise AssertionError("nobody reads it")
 
-    monkeypatch.setattr(told, "news", unwanted)
-    monkeypatch.setattr("oncelog.groups.news.news_of", unwanted)
+    monkeypatch.setattr(transaction_log, "news", unwanted)
+    monkeypatch.setattr("oncelog.groups.records.news_of", unwanted)
     for protocol in (TV1, TV2):
         producer = ProducerInMemory(broker, protocol)
         producer.write("first", 1)

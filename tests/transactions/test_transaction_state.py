@@ -1,3 +1,7 @@
+from __future__ import annotations
+
+from pathlib import Path
+
 import pytest
 
 from oncelog.transactions.state import (
@@ -12,6 +16,7 @@ from oncelog.transactions.state import (
     TRANSITIONS,
     TransactionStatus,
     is_legal,
+    page,
 )
 
 PREDECESSORS = {
@@ -59,3 +64,16 @@ def test_numbers_and_names_are_those_of_the_protocol(number: int, label: str) ->
 
 def test_a_name_of_no_state_is_none() -> None:
     assert TransactionStatus.from_label("Committed") is None
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "transaction-states.md"
+REWRITE = "from oncelog.transactions.state import page; print(page(), end='')"
+
+
+def test_the_page_in_docs_is_the_one_the_table_gives() -> None:
+    assert PAGE.read_text() == page(), f"the transition table changed; what rewrites the page: {REWRITE}"
+
+
+def test_every_move_of_the_table_is_an_arrow() -> None:
+    for before, after in TRANSITIONS:
+        assert f"    {before.label} --> {after.label}: " in page()

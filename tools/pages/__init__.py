@@ -1,1 +1,1 @@
-"""What writes those pages of docs/ that are made from the code: `python -m tools.pages`."""
+"""Writes the pages of docs/ that are made from the code: `python -m tools.pages`."""

@@ -20,8 +20,8 @@ The broker's settings have Kafka's names, types and defaults, but for the few th
 3. a file: `oncelog serve --config server.properties`, in the syntax of Java's properties as Kafka reads it,
 4. the default.
 
-What a topic has of its own (`--config` when it is made, or changed later) is stronger than all of these, and so is what a
-[group](#groups) has. A change is durable once it is answered, and open logs obey it from then on. "dynamic" marks what a running
+A topic's own value (`--config` when it is made, or changed later) is stronger than all of these, and so is a
+[group](#groups)'s. A change is durable once it is answered, and open logs obey it from then on. "dynamic" marks what a running
 broker takes; the others are refused.
 
 In a file, a name that is not known is left out with a warning that names the nearest one; a name that Kafka has and oncelog has

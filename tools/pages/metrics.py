@@ -8,8 +8,8 @@ _INTRODUCTION = """\
 # Metrics of a broker in a cluster
 
 A member of a cluster that has the setting `prometheus.listener=HOST:PORT` answers `GET http://HOST:PORT/metrics` in the text format
-of Prometheus, from when it is ready until it stops. Whoever reaches the address may read them: there is neither TLS nor a password,
-so it belongs where only Prometheus is. A broker that is alone has no metrics.
+of Prometheus, from when it is ready until it stops. Everybody who reaches the address may read them: there is neither TLS nor a
+password, so it belongs where only Prometheus is. A broker that is alone has no metrics.
 
 ```sh
 oncelog serve --listen 10.0.0.1:9092 --data-dir /var/lib/oncelog --set prometheus.listener=10.0.0.1:9404 \\
@@ -21,7 +21,7 @@ Each metric is one of Apache Kafka 3.9 with its meaning. Its name is what the JM
 its example for Kafka, so dashboards and alerts for Kafka find it. Where Kafka has quantiles of times, there are their sum and count
 here. Counters begin at 0 with the broker.
 
-What to be told of:
+Alert on:
 
 - `kafka_server_replicamanager_underminisrpartitioncount` or `kafka_controller_kafkacontroller_offlinepartitionscount` above 0:
   writes are refused.

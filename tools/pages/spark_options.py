@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog.spark.options.sink_option_rows import SINK_ROWS
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
+from oncelog.spark.options.rows import SINK_ROWS, SOURCE_ROWS
 from oncelog.spark.options.table import Option, Treatment
 
 _INTRODUCTION = """\
@@ -35,8 +34,8 @@ Each is an error that says why.
 _INERT = """
 ## Accepted without effect
 
-They tune Kafka's Java clients. Whoever sets some is told so in one warning. What Spark's guide sets in the session's configuration
-(`spark.kafka.consumer.cache.*` and the like) is not seen there, and changes nothing either.
+They tune Kafka's Java clients. One warning names those that a program sets. Settings of the session that Spark's
+guide names (`spark.kafka.consumer.cache.*` and the like) are not seen, and change nothing either.
 
 | option | for | why |
 |---|---|---|

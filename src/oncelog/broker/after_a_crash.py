@@ -8,7 +8,7 @@ from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.storage.opening import LeftByLastStop
 from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
 from oncelog.environment import Disk
-from oncelog.log import DamagedLogError, LogDirectories, OwnCheckpoint, PartitionLog, Replayed, replay
+from oncelog.log import DamagedLogError, LogDirectories, OwnCheckpoint, PartitionLog, PartitionOffsets, Replayed, replay
 
 KEPT = ".kept"
 
@@ -36,9 +36,14 @@ def put_away(disk: Disk, replayed: Replayed) -> None:
 
 
 def left_by_last_stop(
-    directories: LogDirectories, replayed: Replayed, own: OwnCheckpoint | None, *, was_clean: bool, is_member: bool
+    directories: LogDirectories,
+    replayed: Replayed,
+    own: OwnCheckpoint | None,
+    high_watermarks: PartitionOffsets,
+    *,
+    was_clean: bool,
 ) -> LeftByLastStop:
-    """What the files beside the logs say of them; of high watermarks where others may have what is above."""
+    """The offsets of each log in the files beside it."""
     return LeftByLastStop(
         was_clean,
         directories.recovery_points(),
@@ -47,7 +52,7 @@ def left_by_last_stop(
         _durable_ends(replayed, own),
         None if own is None else own.aborted,
         None if own is None else own.gaps_below,
-        directories.high_watermarks() if is_member else {},
+        high_watermarks,
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from functools import cache
 from importlib import import_module
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -13,8 +13,11 @@ from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
-Handler = Callable[[Any, Request], Any]
-"""Of the broker it is handed what it says that it needs. It gives the answer, or a flow that does; None if none is asked for."""
+Handler = Callable[..., Any]
+"""Takes the request, and the broker's parts of the names of its other parameters.
+
+It returns the answer, or a coroutine that does; None if the request has no answer.
+"""
 
 
 class ClusterAction(Enum):
@@ -44,18 +47,24 @@ class ServedApi(NamedTuple):
 
     @property
     def handle(self) -> Handler:
-        """Imported when the first such request comes: there are many, and a start waits for none of them."""
-        return _handler(f"{self.package}.{self.module}")
+        """Imported with the first such request: there are many, and a start waits for none of them."""
+        handler: Handler = import_module(f"{self.package}.{self.module}").handle
+        return handler
+
+    def bind(self, parts: Sequence[object]) -> Callable[[Request], Any]:
+        """The handler with the parts that it takes. They are there once the broker is as ready as the API needs it."""
+        handle = self.handle
+        _, *names = signature(handle).parameters
+        taken = [_part(parts, name) for name in names]
+        return lambda request: handle(request, *taken)
 
     def refusal(self, request: Request, error: ErrorCode) -> Any:
         """The answer that says nothing but this."""
         return import_module(f"{self.package}.{self.module}").refusal(request, error)
 
 
-@cache
-def _handler(module: str) -> Handler:
-    handler: Handler = import_module(module).handle
-    return handler
+def _part(parts: Sequence[object], name: str) -> object:
+    return getattr(next(some for some in parts if hasattr(some, name)), name)
 
 
 _TABLE = (

@@ -18,11 +18,9 @@ from typing_extensions import Buffer
 from oncelog.broker.request import Peer
 from oncelog.coordination import Parked, sleep, start
 from oncelog.environment import Clock, Random
-from oncelog.security.kinds import Scram
 from oncelog.security.plain import PlainRefused, verify_plain
-from oncelog.security.scram import ScramRefused
-from oncelog.security.scram_server import ScramCredential, ScramServer
-from oncelog.security.values import Secret
+from oncelog.security.scram import ScramCredential, ScramRefused, ScramServer
+from oncelog.security.values import Scram, Secret
 from oncelog.wire import (
     FRAME_LENGTH,
     ErrorCode,
@@ -36,7 +34,7 @@ from oncelog.wire import (
     read_request_header,
     skip_tagged_fields,
 )
-from oncelog.wire.frames import API_VERSIONS_KEY
+from oncelog.wire.messages import API_VERSIONS_KEY
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
 PLAIN = "PLAIN"

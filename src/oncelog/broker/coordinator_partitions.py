@@ -1,9 +1,9 @@
-"""The partitions of the coordinators' topics: who leads one coordinates what is in it."""
+"""The partitions of the coordinators' topics: the broker that leads one coordinates what is in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 
@@ -13,48 +13,57 @@ if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.topics import Topic, Topics
-    from oncelog.cluster.membership import ClusterMembership
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    group_elections: Elections
-    leader_epoch: int
-    membership: ClusterMembership | None
-    offsets: CommittedOffsets
-    topics: Topics
-    transactions: Transactions
 
 
 class CoordinatorPartitions:
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    """Tells the coordinators which partitions this broker leads. `coordinate` comes before anything is led."""
 
-    def lead(self, name: str) -> Iterator[None]:
-        """Become the leader of every partition of a coordinator's topic, in short steps: a broker that is alone is that."""
-        broker = self._broker
-        elections = broker.transactions.elections if name == TRANSACTION_STATE else broker.group_elections
-        found = broker.topics.named(name)
-        for index in range(0 if found is None else len(found.partitions)):
-            yield from elections.loading(index, broker.leader_epoch)
+    _topics: Topics
+    _transactions: Transactions
+    _offsets: CommittedOffsets
+    _group_elections: Elections
+
+    def coordinate(
+        self, topics: Topics, transactions: Transactions, offsets: CommittedOffsets, group_elections: Elections
+    ) -> None:
+        self._topics = topics
+        self._transactions = transactions
+        self._offsets = offsets
+        self._group_elections = group_elections
+
+    def leading(self, name: str, leader_epoch: int) -> Iterator[None]:
+        """Become the leader of every partition of a topic, in short steps, if it is a coordinator's."""
+        elections, found = self._elections(name), self._topics.named(name)
+        if elections is not None and found is not None:
+            for index in range(len(found.partitions)):
+                yield from elections.loading(index, leader_epoch)
 
     def follow_count(self, topic: Topic) -> None:
-        """Where a group or a transactional id belongs depends on how many partitions its topic has, whoever made that."""
+        """Where a group or a transactional id belongs depends on how many partitions its topic has."""
         if topic.name == TRANSACTION_STATE:
-            self._broker.transactions.coordinator.partition_count = len(topic.partitions)
+            self._transactions.coordinator.partition_count = len(topic.partitions)
         elif topic.name == CONSUMER_OFFSETS:
-            self._broker.offsets.coordinator.partition_count = len(topic.partitions)
-        else:
-            return
-        if self._broker.membership is None:
-            # There is nothing in it yet that others would have to wait for.
-            for _ in self.lead(topic.name):
-                pass
+            self._offsets.coordinator.partition_count = len(topic.partitions)
 
     def went_offline(self, partition: Partition) -> None:
-        """Who coordinated what the partition has, does so no more: nothing can be recorded of it until it is back."""
-        if partition.topic == TRANSACTION_STATE:
-            self._broker.transactions.elections.resigned(partition.index)
-        elif partition.topic == CONSUMER_OFFSETS:
-            self._broker.group_elections.resigned(partition.index)
+        """Nothing of the partition can be recorded until it is back: this broker coordinates it no more."""
+        self.resigned(partition)
+
+    def elected(self, partition: Partition, leader_epoch: int) -> None:
+        elections = self._elections(partition.topic)
+        if elections is not None:
+            elections.elected(partition.index, leader_epoch)
+
+    def resigned(self, partition: Partition, leader_epoch: int | None = None) -> None:
+        elections = self._elections(partition.topic)
+        if elections is not None:
+            elections.resigned(partition.index, leader_epoch)
+
+    def leaders_changed(self) -> None:
+        """Let go on what waited for partitions without a leader."""
+        self._transactions.leaders_changed()
+
+    def _elections(self, topic: str) -> Elections | None:
+        if topic == TRANSACTION_STATE:
+            return self._transactions.elections
+        return self._group_elections if topic == CONSUMER_OFFSETS else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache, partial
 from types import CoroutineType
@@ -40,13 +40,13 @@ KEPT_BYTES_MIN = 256 * 1024
 
 
 class Dispatch:
-    """Finds the handler of each request. `parts` is what handlers take what they need from; `fail` hears of a disk that fails."""
+    """Finds the handler of each request. Handlers take their arguments from `parts`; `fail` is told of a disk that fails."""
 
-    __slots__ = ("_access", "_apis", "_clock", "_fail", "_has_failed", "_parts", "_progress", "_workers")
+    __slots__ = ("_access", "_apis", "_clock", "_fail", "_handlers", "_has_failed", "_parts", "_progress", "_workers")
 
     def __init__(
         self,
-        parts: Any,
+        parts: Sequence[object],
         apis: Mapping[int, ServedApi],
         access: Access,
         clock: Clock,
@@ -57,6 +57,7 @@ class Dispatch:
     ) -> None:
         self._parts = parts
         self._apis = apis
+        self._handlers: dict[int, Callable[[Request], Any]] = {}
         self._access = access
         self._clock = clock
         self._workers = workers
@@ -156,7 +157,10 @@ class Dispatch:
         if api.cluster_action is ClusterAction.ALL and not self._access.is_broker(request.connection):
             self._access.refused(api.name, request.connection)
             return api.refusal(request, ErrorCode.cluster_authorization_failed)
-        return api.handle(self._parts, request)
+        handle = self._handlers.get(api.key)
+        if handle is None:
+            handle = self._handlers[api.key] = api.bind(self._parts)
+        return handle(request)
 
     def _encoded(self, api: ServedApi, request: Request, correlation_id: int, body: Any) -> Answer:
         if request_log.is_logged():
@@ -170,15 +174,13 @@ class Dispatch:
 
     def _topic_name(self, topic_id: UUID) -> str | None:
         """As long as there is such a topic, and the broker has come so far that it knows."""
-        topics = getattr(self._parts, "topics", None)
+        topics = getattr(self._parts[0], "topics", None)
         topic = None if topics is None else topics.with_id(topic_id)
         return None if topic is None else topic.name
 
     def _refuse(self, header: RequestHeader) -> Answer:
         if header.api_key == api_versions.API_KEY:
-            return encode_answer(
-                header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self._parts)
-            )
+            return encode_answer(header.api_key, 0, header.correlation_id, api_versions.unsupported_version(self._apis))
         raise WireError(f"API {header.api_key} is not served in version {header.version}")
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
+from typing import Any
 
 logger = logging.getLogger("oncelog.broker")
 
 TRANSACTION_FEATURE, TRANSACTION_VERSION = "transaction.version", 2
 GROUP_FEATURE, GROUP_VERSION = "group.version", 1
-ALONE = {TRANSACTION_FEATURE: TRANSACTION_VERSION, GROUP_FEATURE: GROUP_VERSION}
+SUPPORTED = {TRANSACTION_FEATURE: TRANSACTION_VERSION, GROUP_FEATURE: GROUP_VERSION}
 
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
@@ -25,20 +22,12 @@ def upgrade_type(update: Any) -> int:
     return int(update.upgrade_type)
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    transactions: Transactions
-
-
 class FinalizedFeatures:
     """The level of each feature, the highest that it can have, and an epoch that grows with each change."""
 
-    def __init__(self, broker: Needs, *, is_in_cluster: bool) -> None:
-        self._broker = broker
-        # Kafka's clusters over ZooKeeper know of neither: transactions are those of KIP-98, groups have the classic protocol.
-        self.highest: Mapping[str, int] = {} if is_in_cluster else ALONE
-        self.levels = dict(self.highest)
+    def __init__(self, highest: Mapping[str, int]) -> None:
+        self.highest = highest
+        self.levels = dict(highest)
         self.epoch = 0
 
     @property
@@ -60,5 +49,3 @@ class FinalizedFeatures:
         logger.info("feature %s has level %d", name, level)
         self.levels[name] = level
         self.epoch += 1
-        if name == TRANSACTION_FEATURE:
-            self._broker.transactions.coordinator.transaction_version = level

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from typing_extensions import Buffer
 
 from oncelog.broker.fetch_sessions import FetchedPartition, Find
+from oncelog.broker.leaders import epoch_problem
 from oncelog.broker.slices import NO_MEMORY, Turn
-from oncelog.broker.storage.leader_epochs import epoch_problem
-from oncelog.broker.storage.partition import FollowerId, Partition
+from oncelog.broker.storage.leading import FollowerId
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked
-from oncelog.environment import DiskError, RefusedError
+from oncelog.environment import Clock, DiskError, RefusedError
 from oncelog.log import AbortedTransaction, PartitionLog
 from oncelog.records import Codec
 from oncelog.wire import BytesInParts, ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 READ_COMMITTED = 1
 UNRESERVED_BYTES = 64 * 1024
@@ -33,13 +31,6 @@ GATHERING_ROUNDS = 3
 
 Under load it halves the fetches. Where nothing else has come, it takes no time.
 """
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    topics: Topics
 
 
 @dataclass(slots=True)
@@ -139,12 +130,19 @@ class _Watch:
 class Fetching:
     """One Fetch: wait until there is enough or the time is up, then read."""
 
-    __slots__ = ("_asked", "_broker", "_limits", "_reserve", "_turn")
+    __slots__ = ("_asked", "_clock", "_limits", "_reserve", "_topics", "_turn")
 
     def __init__(
-        self, broker: Needs, asked: FetchedPartitions, limits: FetchLimits, turn: Turn, reserve: Reserve
+        self,
+        clock: Clock,
+        topics: Topics,
+        asked: FetchedPartitions,
+        limits: FetchLimits,
+        turn: Turn,
+        reserve: Reserve,
     ) -> None:
-        self._broker = broker
+        self._clock = clock
+        self._topics = topics
         self._asked = asked
         self._limits = limits
         self._turn = turn
@@ -161,7 +159,7 @@ class Fetching:
 
     async def _comes_in_time(self) -> bool:
         """Wait until there is enough; false if the time is up before."""
-        watch = _Watch(self._broker.clock, self._limits.wait_ms, self._asked, self._watched)
+        watch = _Watch(self._clock, self._limits.wait_ms, self._asked, self._watched)
         try:
             while not watch.is_over:
                 if await self._is_enough():
@@ -180,14 +178,14 @@ class Fetching:
         """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
         for asked in self._asked.named:
             partition = self._look(asked)
-            if isinstance(partition, Partition) and partition.leading is not None:
+            if isinstance(partition, Partition):
                 partition.leading.fetched(follower, asked.fetch_offset, asked.log_start_offset)
             if self._turn.is_over:
                 await self._turn.rest()
 
     def _limit_offset(self, partition: Partition) -> int:
-        if self._limits.follower is not None and partition.leading is not None:
-            return partition.log.log_end_offset
+        if self._limits.follower is not None:
+            return partition.leading.limit_offset(self._limits.isolation_level)
         return partition.limit_offset(self._limits.isolation_level)
 
     def _watched(self, asked: FetchedPartition) -> Partition | None:
@@ -271,11 +269,11 @@ class Fetching:
         problem = epoch_problem(partition, asked.current_leader_epoch, only_from_leader=self._limits.only_from_leader)
         if problem is not None:
             return PartitionRead(asked, problem)
-        if self._limits.rack is not None and partition.leading is not None:
+        if self._limits.rack is not None:
             preferred = partition.leading.preferred_replica(self._limits.rack, asked.fetch_offset)
             if preferred is not None:
                 return _without_records(partition, asked, preferred_replica=preferred)
-        if self._limits.follower is not None and partition.leading is not None:
+        if self._limits.follower is not None:
             problem = partition.leading.problem(self._limits.follower)
             if problem is not None:
                 return PartitionRead(asked, problem)
@@ -300,11 +298,11 @@ class Fetching:
         except DiskError as error:
             partition = self._find(asked)
             assert isinstance(partition, Partition), asked
-            self._broker.topics.failed(partition, error)
+            self._topics.failed(partition, error)
             return PartitionRead(asked, ErrorCode.kafka_storage_error)
 
     def _find(self, asked: FetchedPartition) -> Partition | ErrorCode:
-        topics = self._broker.topics
+        topics = self._topics
         if isinstance(asked.topic, UUID):
             if asked.name is None:
                 identified = topics.with_id(asked.topic)
@@ -341,7 +339,7 @@ class Fetching:
         return read
 
     def _stores_zstd(self, partition: Partition) -> bool:
-        topic = self._broker.topics.named(partition.topic)
+        topic = self._topics.named(partition.topic)
         return topic is not None and topic.form.codec is Codec.ZSTD
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Mapping
 
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, sleep, start
-from oncelog.environment import DiskError
+from oncelog.environment import Clock, DiskError
 from oncelog.log import PartitionLog
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.checkpoints import Checkpoints
-    from oncelog.broker.storage.disk_space import DiskSpace
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 PRODUCER_ID_CHECK_INTERVAL_MS = 600_000
 FLUSH_CHECK_INTERVAL_MS = 1000
@@ -34,42 +30,38 @@ GROWTH_BYTES_MAX = 512 * 1024 * 1024
 """Logs that have grown do not wait for the next checkpoint when this is what they have grown by together."""
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    checkpoints: Checkpoints
-    clock: Clock
-    disk_space: DiskSpace
-    durability: Durability
-
-    def survives(self, error: DiskError) -> bool: ...
-
-    offsets: CommittedOffsets
-    settings: Settings
-    slices: Slices
-    topics: Topics
-    transactions: Transactions
-
-
 class Housekeeping:
     """Repeated work on the broker's own clock; each kind at its own interval, counted from when it was done before."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
-        number = broker.settings.number
+    def __init__(
+        self,
+        clock: Clock,
+        settings: Settings,
+        survives: Callable[[DiskError], bool],
+        disk_space: DiskSpace,
+        offsets: CommittedOffsets,
+        transactions: Transactions,
+        upkeep: LogUpkeep,
+        of_metadata: Mapping[Callable[[], Parked[None] | None], int],
+    ) -> None:
+        """`survives` is told of a disk that fails, and says whether the broker goes on without it.
+
+        `of_metadata` is work of the metadata's own, with its interval in milliseconds.
+        """
+        self._clock = clock
+        self._survives = survives
+        number = settings.number
         work: dict[Callable[[], Parked[None] | None], int] = {
-            broker.transactions.abort_timed_out: number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
-            broker.transactions.expire_ids: number("transaction.remove.expired.transaction.cleanup.interval.ms"),
-            broker.offsets.expire: number("offsets.retention.check.interval.ms"),
-            self._delete_old_segments: number("log.retention.check.interval.ms"),
-            self._expire_producers: PRODUCER_ID_CHECK_INTERVAL_MS,
-            self._checkpoint: number("log.flush.offset.checkpoint.interval.ms"),
-            self._flush: FLUSH_CHECK_INTERVAL_MS,
-            broker.disk_space.look_for_room: ROOM_CHECK_INTERVAL_MS,
+            **of_metadata,
+            transactions.abort_timed_out: number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+            transactions.expire_ids: number("transaction.remove.expired.transaction.cleanup.interval.ms"),
+            offsets.expire: number("offsets.retention.check.interval.ms"),
+            upkeep.delete_old_segments: number("log.retention.check.interval.ms"),
+            upkeep.expire_producers: PRODUCER_ID_CHECK_INTERVAL_MS,
+            upkeep.checkpoint: number("log.flush.offset.checkpoint.interval.ms"),
+            upkeep.flush: FLUSH_CHECK_INTERVAL_MS,
+            disk_space.look_for_room: ROOM_CHECK_INTERVAL_MS,
         }
-        if broker.settings.is_in_cluster:
-            # As Kafka's highwatermark-checkpoint: a start knows no more of what the others have.
-            work[broker.checkpoints.write] = number("replica.high.watermark.checkpoint.interval.ms")
         self._tasks = [start(self._repeat(interval_ms, kind)) for kind, interval_ms in work.items()]
 
     def stop(self) -> None:
@@ -78,35 +70,48 @@ class Housekeeping:
 
     async def _repeat(self, interval_ms: int, work: Callable[[], Parked[None] | None]) -> None:
         while True:
-            await sleep(self._broker.clock, max(interval_ms, INTERVAL_MIN_MS))
+            await sleep(self._clock, max(interval_ms, INTERVAL_MIN_MS))
             try:
                 under_way = work()
             except DiskError as error:
-                if not self._broker.survives(error):
+                if not self._survives(error):
                     return
                 continue
             if under_way is not None:
                 await under_way
 
+
+class LogUpkeep:
+    """The work on all logs: retention, forgetting producers, syncing what has grown."""
+
+    def __init__(
+        self, checkpoints: Checkpoints, clock: Clock, durability: Durability, slices: Slices, topics: Topics
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._durability = durability
+        self._slices = slices
+        self._topics = topics
+
     def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Parked[None]:
         """There may be many: in slices."""
 
         def attempts() -> Iterator[None]:
-            for partition in self._broker.topics.partitions():
+            for partition in self._topics.partitions():
                 try:
                     work(partition.log)
                 except DiskError as error:
-                    self._broker.topics.failed(partition, error)
+                    self._topics.failed(partition, error)
                 yield
 
-        return self._broker.slices.run(attempts())
+        return self._slices.run(attempts())
 
-    def _delete_old_segments(self) -> Parked[None]:
+    def delete_old_segments(self) -> Parked[None]:
         return start(self._leave_and_delete())
 
     async def _leave_and_delete(self) -> None:
         """Where the logs begin is durable before a file is gone. They may begin later by then, which is not durable yet."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         begins: dict[PartitionLog, int] = {}
 
         def leave(log: PartitionLog) -> None:
@@ -116,13 +121,13 @@ class Housekeeping:
 
         await self._for_each_log(leave)
         if begins:
-            await self._broker.checkpoints.write()
+            await self._checkpoints.write()
             await self._for_each_log(lambda log: log.retention.delete_left(begins.get(log, 0)))
 
-    def _expire_producers(self) -> Parked[None]:
-        return self._for_each_log(lambda log: log.expire_producers(self._broker.clock.now_ms()))
+    def expire_producers(self) -> Parked[None]:
+        return self._for_each_log(lambda log: log.expire_producers(self._clock.now_ms()))
 
-    def _checkpoint(self) -> Parked[None]:
+    def checkpoint(self) -> Parked[None]:
         return start(self._sync_and_checkpoint())
 
     async def _sync_and_checkpoint(self) -> None:
@@ -136,22 +141,22 @@ class Housekeeping:
                 grown.append(log)
 
         await self._for_each_log(look_at)
-        await self._broker.durability.make_durable_in_turn(grown)
-        await self._broker.durability.retire()
-        await self._broker.checkpoints.write()
+        await self._durability.make_durable_in_turn(grown)
+        await self._durability.retire()
+        await self._checkpoints.write()
 
     def _snapshot_interval_bytes(self) -> int:
         """How much of a log a start may have to read again."""
-        count = sum(len(topic.partitions) for topic in self._broker.topics)
+        count = sum(len(topic.partitions) for topic in self._topics)
         share_bytes = max(READ_AGAIN_BYTES // max(count, 1), SNAPSHOT_INTERVAL_BYTES_MIN)
         return min(share_bytes, SNAPSHOT_INTERVAL_BYTES)
 
-    def _flush(self) -> Parked[None]:
+    def flush(self) -> Parked[None]:
         return start(self._flush_due())
 
     async def _flush_due(self) -> None:
         """Make durable what flush.messages and flush.ms do not let wait any longer, and segments that were sealed."""
-        now_ms, growth_bytes = self._broker.clock.now_ms(), 0
+        now_ms, growth_bytes = self._clock.now_ms(), 0
         interval_bytes = self._snapshot_interval_bytes()
         due: list[PartitionLog] = []
 
@@ -163,6 +168,6 @@ class Housekeeping:
                 growth_bytes += log.files.growth_bytes
 
         await self._for_each_log(look_at)
-        await self._broker.durability.make_durable(due)
+        await self._durability.make_durable(due)
         if growth_bytes >= GROWTH_BYTES_MAX:
             await self._sync_and_checkpoint()

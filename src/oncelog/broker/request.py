@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from oncelog.coordination import Parked
 from oncelog.wire import construct, message_class, message_module
 
+MILLISECOND = timedelta(milliseconds=1)
 NO_THROTTLE = timedelta(0)
 
 
@@ -66,3 +67,8 @@ class Request:
 def time_or_none(timestamp_ms: int) -> datetime | None:
     """A time as messages carry it; None, which travels as -1, when there is none."""
     return None if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def milliseconds(duration: timedelta) -> int:
+    """A duration as the codec hands it over."""
+    return duration // MILLISECOND

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from oncelog.broker.request import Request
+from oncelog.broker.storage.altering import ResourceType
 from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.requests")
@@ -142,9 +143,6 @@ def _told_of(error: ErrorCode, some: list[RefusedItem]) -> str:
 
 
 def _kind(number: int) -> str:
-    # Only where a resource is refused: a start does without it.
-    from oncelog.broker.storage.altering import ResourceType
-
     try:
         return ResourceType(number).words
     except ValueError:

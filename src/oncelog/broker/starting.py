@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from oncelog.environment import BrokerNetwork, Clock, Disk, Random, Workers
+from oncelog.broker.journal_metadata import JournalMetadata
+from oncelog.broker.metadata import NewMetadata
+from oncelog.environment import Clock, Disk, Random, Workers
 
 if TYPE_CHECKING:
     from oncelog.broker.storage.topics import Topics
-    from oncelog.cluster.zookeeper.session import ZooKeeper
 
 
 class Environment(NamedTuple):
-    """What a broker may ask of the world."""
+    """What a broker may ask of the world. Alone it has its metadata from its journal."""
 
     clock: Clock
     disk: Disk
     workers: Workers
     random: Random
-    network: BrokerNetwork | None = None
-    zookeeper: ZooKeeper | None = None
-    """Both for a member of a cluster."""
+    new_metadata: NewMetadata = JournalMetadata
 
 
 class StartReport(NamedTuple):

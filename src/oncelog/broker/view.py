@@ -85,11 +85,16 @@ class Alone:
 
     has_others = False
 
-    def __init__(self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None) -> None:
-        nodes = {one.name: ClusterNode(node_id, one.host, one.port, rack) for one in endpoints}
+    def __init__(self, node_id: int, rack: str | None) -> None:
         self._node_id = node_id
-        self._views = {name: _OneNode(node_id, (node,)) for name, node in nodes.items()}
+        self._rack = rack
+        self._views: dict[str, _OneNode] = {}
         self._nowhere = _OneNode(node_id, ())
+
+    def advertise(self, endpoints: Sequence[Endpoint]) -> None:
+        """Have clients of each listener told of its address."""
+        nodes = {one.name: ClusterNode(self._node_id, one.host, one.port, self._rack) for one in endpoints}
+        self._views = {name: _OneNode(self._node_id, (node,)) for name, node in nodes.items()}
 
     @property
     def controller_id(self) -> int:

@@ -40,7 +40,7 @@ class CommandEntry:
 
 COMMANDS = {
     "serve": CommandEntry("oncelog.cli.serve", "Run a broker until it is told to stop."),
-    "zookeeper": CommandEntry("oncelog.cli.zookeeper", "Run the ZooKeeper server that comes with PySpark."),
+    "zookeeper": CommandEntry("oncelog.cli.cluster.zookeeper", "Run the ZooKeeper server that comes with PySpark."),
     "topics": CommandEntry(
         "oncelog.cli.topics",
         "Create, show, change and delete topics.",
@@ -50,7 +50,7 @@ COMMANDS = {
         "oncelog.cli.configs", "Show and change the settings of topics and brokers.", is_group=True
     ),
     "cluster": CommandEntry(
-        "oncelog.cli.cluster",
+        "oncelog.cli.cluster.command",
         "Start or show a cluster, or make one of a broker that was alone.",
         is_group=True,
     ),
@@ -66,14 +66,14 @@ COMMANDS = {
     "log": CommandEntry(
         "oncelog.cli.log.command", "Show, verify and repair the files of a broker that does not run.", is_group=True
     ),
-    "run": CommandEntry("oncelog.cli.run", "Run a function as an exactly-once pipeline from topic to topic."),
-    "prepare": CommandEntry("oncelog.cli.prepare", "Let Spark sessions on this machine start sooner."),
+    "run": CommandEntry("oncelog.cli.run.command", "Run a function as an exactly-once pipeline from topic to topic."),
+    "prepare": CommandEntry("oncelog.cli.run.prepare", "Let Spark sessions on this machine start sooner."),
     "verify": CommandEntry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
     "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of what clients did with a log."),
     "simulate": CommandEntry(
         "oncelog.cli.simulate", "Run broker and client through faults that a seed decides, and check the outcome."
     ),
-    "demo": CommandEntry("oncelog.cli.demo.command", "Kill a pipeline again and again, and count what comes out."),
+    "demo": CommandEntry("oncelog.cli.demo", "Kill a pipeline again and again, and count what comes out."),
 }
 
 

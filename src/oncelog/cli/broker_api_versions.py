@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oncelog.cli.brokers import connect
+import oncelog.cluster.messages  # noqa: F401  # Names the requests of controllers over ZooKeeper.
+from oncelog.cli.brokers import connect, reach
 from oncelog.cli.options import BootstrapServer, Config, Json
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_rows
 from oncelog.wire import api_name
 
 
@@ -22,7 +22,4 @@ def command(
         for broker in sorted(found, key=lambda broker: broker.node.node_id)
         for key, (lowest, highest) in sorted(broker.versions.items())
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("broker", "key", "api", "lowest", "highest"), rows)
+    print_rows(("broker", "key", "api", "lowest", "highest"), rows, as_json=as_json)

@@ -1,16 +1,23 @@
-"""How a command reaches a broker, and what it says when that does not work."""
+"""The cluster that a command works on: its address, its topics and offsets, and the sentence for each error of the client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.reach import Reach
+from oncelog.broker.config.java_properties import parse_properties
+from oncelog.broker.config.setting import SettingError
+from oncelog.cli.exits import CommandError, ExitStatus, read_text
+from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER
+from oncelog.cli.tables import note
 from oncelog.client import (
     AuthenticationFailed,
     BrokerRefused,
     Client,
     ClientError,
+    ConsumedRecord,
+    Consumer,
     IsolationLevel,
     OffsetSpec,
     OutcomeUnknown,
@@ -21,7 +28,77 @@ from oncelog.client import (
     UnsupportedVersion,
 )
 from oncelog.client.net.rights import topic_error
+from oncelog.client.security import INERT, PLAINTEXT, Security, is_security_option, read_security
+from oncelog.client.transports.files import inlined
 from oncelog.wire import ErrorCode
+
+CALL_TIMEOUT_MS, MILLISECONDS_MAX = 15_000, 2**31 - 1
+CLIENT_ID = "oncelog-cli"
+
+BOOTSTRAP_SERVERS, CLIENT_ID_NAME = "bootstrap.servers", "client.id"
+REQUEST_TIMEOUT, CALL_TIMEOUT = "request.timeout.ms", "default.api.timeout.ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What every client of a command is made with."""
+
+    bootstrap_servers: str = DEFAULT_BOOTSTRAP_SERVER
+    client_id: str = CLIENT_ID
+    request_timeout_ms: float = CALL_TIMEOUT_MS
+    call_timeout_ms: float = CALL_TIMEOUT_MS
+    security: Security = PLAINTEXT
+    kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """What the file says of TLS and SASL, by the names that options of Spark's have for it."""
+
+
+def reach(bootstrap_server: str | None, config: Path | None) -> Reach:
+    """Raises CommandError for a file that cannot be read or says what cannot be meant."""
+    properties = {} if config is None else _properties(config)
+    named = properties.get(BOOTSTRAP_SERVERS, DEFAULT_BOOTSTRAP_SERVER)
+    try:
+        security = inlined(read_security(properties))
+        found = Reach(
+            bootstrap_servers=named if bootstrap_server is None else bootstrap_server,
+            client_id=properties.get(CLIENT_ID_NAME, CLIENT_ID),
+            request_timeout_ms=_milliseconds(properties, REQUEST_TIMEOUT),
+            call_timeout_ms=_milliseconds(properties, CALL_TIMEOUT),
+            security=security,
+            kafka_options=_kafka_options(properties),
+        )
+    except ValueError as error:
+        raise CommandError(f"{config}: {error}", ExitStatus.USAGE) from error
+    _remark(properties, config)
+    return found
+
+
+def _properties(path: Path) -> dict[str, str]:
+    text = read_text(path)
+    try:
+        return parse_properties(text)
+    except SettingError as error:
+        raise CommandError(f"{path}: {error}", ExitStatus.USAGE) from error
+
+
+def _kafka_options(properties: Mapping[str, str]) -> dict[str, str]:
+    return {
+        f"kafka.{name}": value for name, value in properties.items() if is_security_option(name) and name not in INERT
+    }
+
+
+def _milliseconds(properties: dict[str, str], name: str) -> float:
+    text = properties.get(name, str(CALL_TIMEOUT_MS)).strip()
+    if not text.isdecimal() or not 0 < int(text) <= MILLISECONDS_MAX:
+        raise ValueError(f"{name} is a number of milliseconds, not {text!r}")
+    return float(text)
+
+
+def _remark(properties: dict[str, str], config: Path | None) -> None:
+    """Say which properties are for other programs."""
+    meant = {BOOTSTRAP_SERVERS, CLIENT_ID_NAME, REQUEST_TIMEOUT, CALL_TIMEOUT}
+    others = sorted(name for name in properties if name in INERT or not (name in meant or is_security_option(name)))
+    if others:
+        note(f"{config}: no effect here: {', '.join(others)}")
 
 
 def connect(chosen: Reach) -> Client:
@@ -76,8 +153,20 @@ def partitions_of(topic: TopicDescription) -> list[TopicPartition]:
     return [TopicPartition(topic.name, item.partition) for item in sorted(topic.partitions, key=lambda p: p.partition)]
 
 
+def chosen_partitions(topic: TopicDescription, numbers: Sequence[int] | None) -> list[TopicPartition]:
+    """The partitions of a topic with these numbers, or all of them. Raises CommandError for one that is not there."""
+    existing = partitions_of(topic)
+    if not numbers:
+        return existing
+    chosen = [TopicPartition(topic.name, number) for number in sorted(set(numbers))]
+    missing = [str(item.partition) for item in chosen if item not in existing]
+    if missing:
+        raise CommandError(f"topic {topic.name} has no partition {', '.join(missing)}", ExitStatus.REFUSED)
+    return chosen
+
+
 def led_partitions_of(topic: TopicDescription) -> list[TopicPartition]:
-    """Those that have a leader: nobody knows the offsets of another."""
+    """The partitions that have a leader: nobody knows the offsets of the others."""
     led = {item.partition for item in topic.partitions if item.leader >= 0}
     return [item for item in partitions_of(topic) if item.partition in led]
 
@@ -93,3 +182,31 @@ def offsets_at(
         return {}
     listed = client.list_offsets(dict.fromkeys(partitions, spec), isolation_level=isolation_level)
     return {partition: found.offset for partition, found in listed.items()}
+
+
+POLL_MS = 500.0
+
+
+def polls(
+    client: Client, consumer: Consumer, topic: TopicDescription, ends: Mapping[TopicPartition, int] | None
+) -> Iterator[Sequence[ConsumedRecord]]:
+    """What each poll brings of below the ends, until they are reached; without ends for ever.
+
+    Raises CommandError where the topic is not there any more, or another one has its name: the ends are of the first.
+    """
+    if ends is None:
+        while True:
+            yield consumer.poll(POLL_MS)
+    while any(consumer.position(item) < end for item, end in ends.items()):
+        records = consumer.poll(POLL_MS)
+        if not records:
+            check_is_there(client, topic)
+        yield [record for record in records if record.offset < ends[TopicPartition(record.topic, record.partition)]]
+    check_is_there(client, topic)
+
+
+def check_is_there(client: Client, topic: TopicDescription) -> None:
+    """Raises CommandError."""
+    (now,) = existing_topics(client, [topic.name])
+    if now.topic_id != topic.topic_id:
+        raise CommandError(f"topic {topic.name} was deleted and made anew while it was read", ExitStatus.REFUSED)

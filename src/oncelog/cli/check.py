@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.garbage import without_collections
 from oncelog.cli.options import Json, filled_path
-from oncelog.cli.tables import print_json, print_table, printable
+from oncelog.cli.tables import note, print_json, print_table, printable
 from oncelog.testing.checker import (
     Anomaly,
     AnomalyFinding,
@@ -101,7 +100,7 @@ def _operation_as_json(operation: RecordedOperation) -> dict[str, object]:
 
 def _print(report: CheckReport) -> None:
     for place in report.cut_off:
-        print(f"oncelog: {place} is cut off, and left out", file=sys.stderr)
+        note(f"{place} is cut off, and left out")
     print_table(("anomaly", "found", "faults", "counts_as_a_fault"), [_row(report, anomaly) for anomaly in Anomaly])
     if report.examples:
         print()

@@ -1,17 +1,46 @@
-"""`oncelog configs`: the settings of a topic, a group, a broker, or every broker; where each comes from, and changing them."""
+"""`oncelog configs`: show the settings of a topic, a group or a broker and where each comes from, and change them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics
+from oncelog.cli.brokers import connect, existing_topics, reach
+from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, named_values
-from oncelog.cli.reach import reach
-from oncelog.cli.setting_names import check_names
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_rows
 from oncelog.client import Client, ConfigChange, ConfigEntry, ConfigKind, ConfigOperation, ConfigResource
+
+
+def check_names(client: Client, resource: ConfigResource, names: Sequence[str]) -> None:
+    """Raises CommandError for the first that is no setting of such a resource, with the nearest that is."""
+    if not names:
+        return
+    known = _known(client, resource)
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            nearest = f"; the nearest is {near[0]}" if near else ""
+            raise CommandError(f"{name} is no setting of {resource}{nearest}", ExitStatus.REFUSED)
+
+
+def _known(client: Client, resource: ConfigResource) -> frozenset[str]:
+    """What a broker describes, whether or not it has the default."""
+    if resource.kind is ConfigKind.TOPIC:
+        found = client.describe_configs(topics=[resource.name])
+    elif resource.kind is ConfigKind.GROUP:
+        found = client.describe_configs(groups=[resource.name])
+    else:
+        one = int(resource.name) if resource.name else client.describe_cluster().nodes[0].node_id
+        found = client.describe_configs(broker=one)
+        if not resource.name:
+            # A setting of one listener is known where it is set.
+            found = found | client.describe_configs(every_broker=True)
+    return frozenset(entry.name for entries in found.values() for entry in entries)
+
 
 app = typer.Typer()
 
@@ -50,10 +79,7 @@ def describe(
     entries = [entry for entry in found[resource.name] if everything or not entry.is_default]
     columns = ("name", "value", "source", "read_only", *(("documentation",) if documentation else ()))
     rows = [_row(entry, columns) for entry in sorted(entries, key=lambda entry: entry.name)]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(columns, rows)
+    print_rows(columns, rows, as_json=as_json)
 
 
 @app.command()

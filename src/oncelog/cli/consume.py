@@ -1,4 +1,4 @@
-"""`oncelog consume`: print the records of a topic, with kcat's habits."""
+"""`oncelog consume`: print the records of a topic, with the options of kcat."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
-from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.member_reading import print_as_member
+from oncelog.cli.brokers import (
+    POLL_MS,
+    check_is_there,
+    chosen_partitions,
+    connect,
+    existing_topics,
+    offsets_at,
+    polls,
+    reach,
+)
 from oncelog.cli.options import (
     INT32_MAX,
     BootstrapServer,
@@ -24,10 +31,10 @@ from oncelog.cli.options import (
     KeyDelimiter,
     filled,
 )
-from oncelog.cli.reach import reach
-from oncelog.cli.reading import polls
+from oncelog.cli.tables import note
 from oncelog.client import (
     Client,
+    CommitFailed,
     ConsumedRecord,
     Consumer,
     IsolationLevel,
@@ -88,7 +95,7 @@ def command(
     render = json_line if as_json else PlainLines(key_delimiter, null).line
     with connect(chosen) as client:
         (described,) = existing_topics(client, [topic])
-        wanted = _partitions(described, partition)
+        wanted = chosen_partitions(described, partition)
         ends = offsets_at(client, wanted, OffsetSpec.LATEST, level)
         starts = _starts(client, offset, wanted, ends) if group is None else {}
         until = ends if exit_at_end else None
@@ -118,17 +125,6 @@ def _check_group_options(offset: str, partitions: list[int] | None) -> None:
         raise typer.BadParameter("the members of a group divide the partitions: leave it out", param_hint="-p")
     if offset not in ("beginning", "end"):
         raise typer.BadParameter("with --group it is beginning or end", param_hint="-o")
-
-
-def _partitions(topic: TopicDescription, numbers: list[int] | None) -> list[TopicPartition]:
-    everything = partitions_of(topic)
-    if not numbers:
-        return everything
-    wanted = [TopicPartition(topic.name, number) for number in sorted(set(numbers))]
-    missing = [str(item.partition) for item in wanted if item not in everything]
-    if missing:
-        raise CommandError(f"topic {topic.name} has no partition {', '.join(missing)}", ExitStatus.REFUSED)
-    return wanted
 
 
 def _starts(
@@ -161,7 +157,7 @@ def _from(
     beyond = [item for item, end in high_watermarks.items() if number > end]
     if beyond:
         named = ", ".join(f"{item} (ends at {high_watermarks[item]})" for item in beyond)
-        print(f"oncelog: offset {number} is past the end of {named}: reading begins at the end there", file=sys.stderr)
+        note(f"offset {number} is past the end of {named}: reading begins at the end there")
     return {item: ends[item] if item in beyond else max(offset, number) for item, offset in first.items()}
 
 
@@ -229,3 +225,46 @@ def _json_text(data: bytes | None) -> object:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+RECORDS_MAX = 500
+
+
+def print_as_member(
+    client: Client,
+    consumer: Consumer,
+    topic: TopicDescription,
+    ends: Mapping[TopicPartition, int] | None,
+    count: int | None,
+    render: Callable[[ConsumedRecord], bytes],
+) -> None:
+    """Print until the ends of the member's partitions are reached, `count` records are printed, or for ever.
+
+    Raises CommandError where the topic is not there any more, to whose ends it was to be read.
+    """
+    left = count
+    while left != 0 and not (ends is not None and _is_at(consumer, ends)):
+        records = consumer.poll(POLL_MS, records_max=RECORDS_MAX if left is None else min(left, RECORDS_MAX))
+        for record in records:
+            sys.stdout.buffer.write(render(record) + b"\n")
+        # Whoever reads the output has it before the group does not give it to anybody any more.
+        sys.stdout.buffer.flush()
+        if records:
+            _commit(consumer)
+        elif ends is not None:
+            check_is_there(client, topic)
+        if left is not None:
+            left -= len(records)
+
+
+def _is_at(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
+    """Whether this member has partitions, and has read them to the ends. One without partitions waits for some."""
+    partitions = consumer.assignment
+    return bool(partitions) and all(consumer.position(one) >= ends.get(one, 0) for one in partitions)
+
+
+def _commit(consumer: Consumer) -> None:
+    try:
+        consumer.commit()
+    except CommitFailed as failed:
+        note(f"{failed}; what was printed last is printed once more by whoever reads it next")

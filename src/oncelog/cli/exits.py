@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitStatus(IntEnum):
@@ -25,3 +26,13 @@ class CommandError(Exception):
         super().__init__(sentence)
         self.sentence = sentence
         self.status = status
+
+
+def read_text(path: Path) -> str:
+    """Raises CommandError for a file that is not there, is a directory or is no text."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path}: it is no text in UTF-8", ExitStatus.USAGE) from error
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}", ExitStatus.USAGE) from error

@@ -1,26 +1,126 @@
-"""`oncelog groups reset-offsets`: where a group is to go on, shown first and written with --execute."""
+"""`oncelog groups reset-offsets`: the offsets from which a group goes on, shown first and written with --execute."""
 
 from __future__ import annotations
 
 import csv
+import re
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from oncelog.cli import reset_targets
-from oncelog.cli.brokers import connect
-from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.group_partitions import chosen_partitions
+from oncelog.cli.brokers import chosen_partitions, connect, existing_topics, offsets_at, reach
+from oncelog.cli.exits import CommandError, ExitStatus, read_text
 from oncelog.cli.options import BootstrapServer, Config, Json, filled_path
-from oncelog.cli.reach import reach
-from oncelog.cli.reset_targets import Offsets, Target
-from oncelog.cli.tables import print_json, print_table
-from oncelog.client import Client, OffsetAndMetadata, TopicPartition
+from oncelog.cli.tables import note, print_json, print_table
+from oncelog.client import Client, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.client.descriptions import DEAD, EMPTY
+
+DURATION = re.compile(
+    r"P(?=.)(?:(?P<days>\d+)D)?(?:T(?=.)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+TopicOption = Annotated[
+    list[str],
+    typer.Option(
+        "--topic", metavar="TOPIC[:PARTITION,…]", help="A topic, or some of its partitions; may be given again."
+    ),
+]
+FILE_COLUMNS = ("topic", "partition", "offset")
+
+Offsets = Mapping[TopicPartition, int]
+Target = Callable[[Client, Sequence[TopicPartition], Offsets], Offsets]
+"""From partitions, and the offsets that the group has, to those it is to have; they need not be in the log."""
+
+
+def earliest(client: Client, partitions: Sequence[TopicPartition], _committed: Offsets) -> Offsets:
+    return offsets_at(client, partitions, OffsetSpec.EARLIEST)
+
+
+def latest(client: Client, partitions: Sequence[TopicPartition], _committed: Offsets) -> Offsets:
+    return offsets_at(client, partitions, OffsetSpec.LATEST)
+
+
+def current(client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
+    """Where the group is, and the end of what it has never read."""
+    return {**latest(client, [item for item in partitions if item not in committed], committed), **committed}
+
+
+def at_offset(offset: int) -> Target:
+    def target(_client: Client, partitions: Sequence[TopicPartition], _committed: Offsets) -> Offsets:
+        return dict.fromkeys(partitions, offset)
+
+    return target
+
+
+def shifted(count: int) -> Target:
+    """Raises CommandError where the group has no offset."""
+
+    def target(_client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
+        for partition in partitions:
+            if partition not in committed:
+                raise CommandError(f"the group has no offset in {partition} to shift", ExitStatus.REFUSED)
+        return {partition: committed[partition] + count for partition in partitions}
+
+    return target
+
+
+def at_time(time_ms: int) -> Target:
+    """The first record at or after a time, and the end where there is none. Before 1970 all is after it."""
+
+    def target(client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
+        # Numbers below 0 stand for other things than times.
+        found = offsets_at(client, partitions, max(time_ms, 0))
+        ends = latest(client, [item for item in partitions if found[item] < 0], committed)
+        return {**found, **ends}
+
+    return target
+
+
+def listed(offsets: Offsets) -> Target:
+    def target(_client: Client, partitions: Sequence[TopicPartition], _committed: Offsets) -> Offsets:
+        return {partition: offsets[partition] for partition in partitions}
+
+    return target
+
+
+def datetime_ms(text: str) -> int:
+    """Read an ISO 8601 time, in UTC unless it says otherwise. Raises typer.BadParameter."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no time like 2026-01-31T23:59:59", param_hint="--to-datetime") from None
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def duration_ms(text: str) -> int:
+    """Read an ISO 8601 duration of days, hours, minutes and seconds. Raises typer.BadParameter."""
+    matched = DURATION.fullmatch(text)
+    if matched is None:
+        raise typer.BadParameter(f"{text!r} is no duration like P1DT2H30M", param_hint="--by-duration")
+    parts = {unit: float(number) for unit, number in matched.groupdict(default="0").items()}
+    try:
+        return round(timedelta(**parts).total_seconds() * 1000)
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is too long", param_hint="--by-duration") from None
+
+
+def read_file(path: Path) -> dict[TopicPartition, int]:
+    """Read lines topic,partition,offset. Raises CommandError."""
+    try:
+        rows = [row for row in csv.reader(read_text(path).splitlines()) if row]
+    except csv.Error as error:
+        raise CommandError(f"{path}: {error}", ExitStatus.USAGE) from error
+    offsets: dict[TopicPartition, int] = {}
+    for row in rows:
+        if len(row) != len(FILE_COLUMNS) or not all(number.strip().isdecimal() for number in row[1:]):
+            raise CommandError(f"{path}: {','.join(row)!r} is not topic,partition,offset", ExitStatus.USAGE)
+        offsets[TopicPartition(row[0].strip(), int(row[1]))] = int(row[2])
+    return offsets
+
 
 COLUMNS = ("group", "topic", "partition", "current_offset", "new_offset")
 
@@ -76,16 +176,16 @@ def command(
 
     An offset that a partition does not have becomes the nearest that it has.
     """
-    in_file = None if from_file is None else reset_targets.read_file(from_file)
+    in_file = None if from_file is None else read_file(from_file)
     target = _the_one(
-        reset_targets.earliest if to_earliest else None,
-        reset_targets.latest if to_latest else None,
-        reset_targets.current if to_current else None,
-        None if to_offset is None else reset_targets.at_offset(to_offset),
-        None if shift_by is None else reset_targets.shifted(shift_by),
-        None if to_datetime is None else reset_targets.at_time(reset_targets.datetime_ms(to_datetime)),
-        None if by_duration is None else reset_targets.at_time(_now_ms() - reset_targets.duration_ms(by_duration)),
-        None if in_file is None else reset_targets.listed(in_file),
+        earliest if to_earliest else None,
+        latest if to_latest else None,
+        current if to_current else None,
+        None if to_offset is None else at_offset(to_offset),
+        None if shift_by is None else shifted(shift_by),
+        None if to_datetime is None else at_time(datetime_ms(to_datetime)),
+        None if by_duration is None else at_time(_now_ms() - duration_ms(by_duration)),
+        None if in_file is None else listed(in_file),
     )
     if sum((bool(topic), all_topics, in_file is not None)) != 1:
         raise typer.BadParameter("name either --topic or --all-topics, and with --from-file none of them")
@@ -96,13 +196,13 @@ def command(
         found = client.committed_offsets(name, require_stable=False)
         committed = {partition: item.offset for partition, item in found.items()}
         wanted = topic or [f"{item.topic}:{item.partition}" for item in in_file or ()]
-        partitions = chosen_partitions(client, sorted({item.topic for item in committed}) if all_topics else wanted)
+        partitions = named_partitions(client, sorted({item.topic for item in committed}) if all_topics else wanted)
         planned = _within_the_log(client, partitions, target(client, partitions, committed))
         if execute and planned:
             client.commit_offsets(name, {partition: OffsetAndMetadata(offset) for partition, offset in planned.items()})
     _show(name, committed, planned, export=export, as_json=as_json)
     if not execute:
-        _note("nothing was written: --execute writes it")
+        note("nothing was written: --execute writes it")
 
 
 def _the_one(*targets: Target | None) -> Target:
@@ -128,14 +228,14 @@ def _check_inactive(client: Client, name: str) -> None:
 
 def _within_the_log(client: Client, partitions: Sequence[TopicPartition], wanted: Offsets) -> Offsets:
     """Move what is before the start of a partition to its start, and what is after its end to its end."""
-    starts = reset_targets.earliest(client, partitions, {})
-    ends = reset_targets.latest(client, partitions, {})
+    starts = earliest(client, partitions, {})
+    ends = latest(client, partitions, {})
     planned: dict[TopicPartition, int] = {}
     for partition in partitions:
         offset = wanted[partition]
         planned[partition] = min(max(offset, starts[partition]), ends[partition])
         if offset != planned[partition]:
-            _note(f"{partition} has no offset {offset}: the nearest is {planned[partition]}")
+            note(f"{partition} has no offset {offset}: the nearest is {planned[partition]}")
     return planned
 
 
@@ -160,5 +260,17 @@ def _show(name: str, committed: Offsets, planned: Offsets, *, export: bool, as_j
         print_table(COLUMNS, rows)
 
 
-def _note(text: str) -> None:
-    print(f"oncelog: {text}", file=sys.stderr)
+def named_partitions(client: Client, texts: Sequence[str]) -> list[TopicPartition]:
+    """Read TOPIC[:PARTITION,…]. Raises CommandError for a partition that is not there, typer.BadParameter for no number."""
+    chosen: set[TopicPartition] = set()
+    for text in texts:
+        name, separator, numbers = text.partition(":")
+        (topic,) = existing_topics(client, [name])
+        chosen.update(chosen_partitions(topic, list(map(_number, numbers.split(","))) if separator else None))
+    return sorted(chosen)
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise typer.BadParameter(f"{text!r} is no partition", param_hint="--topic")
+    return int(text)

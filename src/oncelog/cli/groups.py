@@ -1,4 +1,4 @@
-"""`oncelog groups`: list, describe, delete, delete-offsets and reset-offsets."""
+"""`oncelog groups`: list, describe, delete and delete-offsets; reset-offsets has a file of its own."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from oncelog.cli import group_resets
-from oncelog.cli.brokers import connect, offsets_at
+from oncelog.cli.brokers import connect, offsets_at, reach
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.group_partitions import TopicOption, chosen_partitions, described_group
+from oncelog.cli.group_resets import TopicOption, named_partitions
 from oncelog.cli.options import BootstrapServer, Config, Json
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_rows
 from oncelog.client import Client, GroupDescription, GroupMember, OffsetSpec
 from oncelog.client.descriptions import DEAD
 
@@ -72,7 +71,7 @@ def list_groups(
         {"group": item.group, "type": item.type, "protocol_type": item.protocol_type, "state": item.state}
         for item in sorted(listed, key=lambda item: item.group)
     ]
-    _show(("group", "type", "protocol_type", "state"), rows, as_json=as_json)
+    print_rows(("group", "type", "protocol_type", "state"), rows, as_json=as_json)
 
 
 @app.command()
@@ -98,12 +97,22 @@ def describe(
         described = _every_group(client) if all_groups else [described_group(client, name) for name in names or []]
         if members:
             rows = [_member_row(group, member) for group in described for member in group.members]
-            _show((*MEMBER_COLUMNS, *(MEMBER_DETAILS if verbose else ())), rows, as_json=as_json)
+            print_rows((*MEMBER_COLUMNS, *(MEMBER_DETAILS if verbose else ())), rows, as_json=as_json)
         elif state:
             rows = [_state_row(group) for group in described]
-            _show((*STATE_COLUMNS, *(STATE_DETAILS if verbose else ())), rows, as_json=as_json)
+            print_rows((*STATE_COLUMNS, *(STATE_DETAILS if verbose else ())), rows, as_json=as_json)
         else:
-            _show(OFFSET_COLUMNS, [row for group in described for row in _offset_rows(client, group)], as_json=as_json)
+            print_rows(
+                OFFSET_COLUMNS, [row for group in described for row in _offset_rows(client, group)], as_json=as_json
+            )
+
+
+def described_group(client: Client, name: str) -> GroupDescription:
+    """Describe a group that must be there. Raises CommandError."""
+    described = client.describe_group(name)
+    if described.state == DEAD:
+        raise CommandError(f"there is no group {name}", ExitStatus.REFUSED)
+    return described
 
 
 def _every_group(client: Client) -> list[GroupDescription]:
@@ -192,15 +201,7 @@ def delete_offsets(
     """Forget how far a group has come in topics that no member of it reads."""
     with connect(reach(bootstrap_server, config)) as client:
         described_group(client, name)
-        partitions = chosen_partitions(client, topic)
+        partitions = named_partitions(client, topic)
         client.delete_offsets(name, partitions)
     for partition in partitions:
         print(f"deleted the offset of {partition}")
-
-
-def _show(columns: tuple[str, ...], rows: list[dict[str, object]], *, as_json: bool) -> None:
-    """The rows as a table of these columns, or whole as JSON."""
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(columns, rows)

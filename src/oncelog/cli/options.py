@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from math import nan
@@ -11,8 +12,9 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.reach import DEFAULT_BOOTSTRAP_SERVER
+from oncelog.cli.exits import CommandError, ExitStatus
 
+DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
 """What there is room for in a request."""
 SECONDS_MAX = 1_000_000_000
@@ -85,6 +87,7 @@ CommandConfig = Annotated[
     typer.Option("--command-config", parser=filled_path, metavar="FILE", help=_CLIENT_PROPERTIES),
 ]
 """Where --config is a topic's setting, as in Kafka's own tools, and can still be the file."""
+Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
@@ -129,3 +132,13 @@ def settings_and_file(texts: list[str], file: Path | None) -> tuple[dict[str, st
     if len(files) > 1:
         raise typer.BadParameter("one file has the properties of the client", param_hint="--config")
     return settings, files[0] if files else None
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on a terminal, unless --yes was given. Raises CommandError where the answer is no, or nobody can be asked."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError("nothing was changed: do it with --yes", ExitStatus.USAGE)
+    if not typer.confirm(question):
+        raise CommandError("nothing was changed", ExitStatus.DIFFERENT)

@@ -15,11 +15,10 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from oncelog.cli.brokers import client_failure
+from oncelog.cli.brokers import client_failure, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, KeyDelimiter, filled, filled_path, is_utf8
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_rows
 from oncelog.client import ClientError, Delivery, DeliveryUnknown, Producer
 
 IN_FLIGHT_MAX = 10_000
@@ -142,10 +141,7 @@ def command(
         else:
             counts = _send_in_transaction(producer, topic, lines, partition, headers)
     rows = [{"topic": topic, "partition": number, "records": counts[number]} for number in sorted(counts)]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("topic", "partition", "records"), rows)
+    print_rows(("topic", "partition", "records"), rows, as_json=as_json)
 
 
 def taken_apart(

@@ -7,8 +7,7 @@ import gc
 import logging
 from pathlib import Path
 
-from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.files import read_text
+from oncelog.cli.exits import CommandError, ExitStatus, read_text
 
 SUMMARY = "Run a broker until it is told to stop."
 DEFAULT_LISTEN = "127.0.0.1:9092"

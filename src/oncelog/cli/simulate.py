@@ -14,8 +14,7 @@ import typer
 from oncelog.cli.exits import ExitStatus
 from oncelog.cli.options import Json, number_between
 from oncelog.simulation.cluster import ClusterSimulation
-from oncelog.simulation.faults import PlannedFault
-from oncelog.simulation.minimise import minimise
+from oncelog.simulation.faults import PlannedFault, minimise
 from oncelog.simulation.report import Report
 from oncelog.simulation.simulation import Simulation
 

@@ -1,8 +1,9 @@
-"""Tables for people and JSON for scripts, from the same rows."""
+"""The output of commands: tables for people and JSON for scripts from the same rows, without secrets."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -20,6 +21,19 @@ def console() -> Console:
 
 def print_json(value: object) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], *, as_json: bool) -> None:
+    """Print the rows as a table of these columns, or whole as JSON."""
+    if as_json:
+        print_json(rows)
+    else:
+        print_table(columns, rows)
+
+
+def note(text: str) -> None:
+    """Print a line on standard error: standard output has nothing but the result."""
+    print(f"oncelog: {text}", file=sys.stderr, flush=True)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, title: str | None = None) -> None:
@@ -56,3 +70,22 @@ def cell(value: object) -> str:
 def printable(text: str) -> str:
     """Control characters, of a name that a client chose, would do things to a terminal."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
+
+
+HIDDEN = "[hidden]"
+SECRET_PARTS = ("password", "jaas", "secret", "keystore.key", "scram")
+_SCRAM_FIELD = re.compile(r"\b(salt|stored_key|server_key)=[^,\s\"]*")
+
+
+def setting_value(name: str, value: str) -> str:
+    """The value of a setting, unless it is a password."""
+    return HIDDEN if any(part in name.lower() for part in SECRET_PARTS) else value
+
+
+def without_secrets(value: object) -> object:
+    """A value of JSON: a field whose name is that of a password is hidden, and so is what a text says of one."""
+    if isinstance(value, dict):
+        return {name: setting_value(name, "") or without_secrets(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [without_secrets(one) for one in value]
+    return _SCRAM_FIELD.sub(rf"\1={HIDDEN}", value) if isinstance(value, str) else value

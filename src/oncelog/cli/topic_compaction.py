@@ -13,11 +13,10 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, partitions_of
+from oncelog.cli.brokers import connect, existing_topics, partitions_of, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, Topics, seconds
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_rows
 from oncelog.client import (
     Client,
     ConfigChange,
@@ -87,10 +86,7 @@ def compact(
         }
         for item in partitions
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("topic", "partition", "bytes_before", "bytes_after"), rows)
+    print_rows(("topic", "partition", "bytes_before", "bytes_after"), rows, as_json=as_json)
 
 
 def _check_policy(name: str, settings: Sequence[ConfigEntry]) -> None:

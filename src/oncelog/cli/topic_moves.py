@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, partitions_of
+from oncelog.cli.brokers import chosen_partitions, connect, existing_topics, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import INT32_MAX, BootstrapServer, Config, Json, filled
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
-from oncelog.client import Client, ReplicaLog, TopicDescription, TopicPartition
+from oncelog.cli.tables import print_rows
+from oncelog.client import Client, ReplicaLog, TopicPartition
 
 POLL_SECONDS = 0.25
 COLUMNS = ("topic", "partition", "broker", "log_directory", "moves_to", "bytes", "lag")
@@ -55,7 +54,7 @@ def move(
     """
     with connect(reach(bootstrap_server, config)) as client:
         (topic,) = existing_topics(client, [name])
-        partitions = _chosen(topic, partition)
+        partitions = chosen_partitions(topic, partition)
         to, brokers = _found(client, to)
         node = _the_only(brokers, to) if broker is None else broker
         client.move_replica_logs(node, dict.fromkeys(partitions, to))
@@ -64,27 +63,13 @@ def move(
             time.sleep(POLL_SECONDS)
             logs = _logs_of(client, node, partitions)
     rows = _rows(partitions, logs)
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(COLUMNS, rows)
+    print_rows(COLUMNS, rows, as_json=as_json)
     elsewhere = [row for row in rows if to not in (row["log_directory"], row["moves_to"])]
     if elsewhere:
         raise CommandError(
             f"{name}-{elsewhere[0]['partition']} did not get to {to}: the log of broker {node} says why",
             ExitStatus.FAILED,
         )
-
-
-def _chosen(topic: TopicDescription, numbers: Sequence[int] | None) -> list[TopicPartition]:
-    there = partitions_of(topic)
-    if not numbers:
-        return there
-    chosen = [TopicPartition(topic.name, number) for number in sorted(set(numbers))]
-    for item in chosen:
-        if item not in there:
-            raise CommandError(f"topic {topic.name} has no partition {item.partition}", ExitStatus.REFUSED)
-    return chosen
 
 
 def _found(client: Client, path: str) -> tuple[str, list[int]]:

@@ -1,12 +1,14 @@
-"""`oncelog topics`: create, list, describe, alter, delete, delete-records; the others are in files of their own."""
+"""`oncelog topics`; its commands `compact` and `move` have files of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, led_partitions_of, offsets_at, partitions_of
+from oncelog.cli.brokers import connect, existing_topics, led_partitions_of, offsets_at, partitions_of, reach
+from oncelog.cli.configs import check_names
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import (
     INT16_MAX,
@@ -20,12 +22,9 @@ from oncelog.cli.options import (
     named_values,
     settings_and_file,
 )
-from oncelog.cli.reach import reach
-from oncelog.cli.setting_names import check_names
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import print_json, print_rows, print_table
 from oncelog.cli.topic_compaction import compact
 from oncelog.cli.topic_moves import move
-from oncelog.cli.topic_producers import producers
 from oncelog.client import (
     BrokerRefused,
     Client,
@@ -36,6 +35,7 @@ from oncelog.client import (
     IsolationLevel,
     NewTopic,
     OffsetSpec,
+    ProducerState,
     TopicDescription,
     TopicPartition,
 )
@@ -44,7 +44,6 @@ from oncelog.wire import ErrorCode
 app = typer.Typer()
 app.command()(compact)
 app.command()(move)
-app.command()(producers)
 
 END = -1
 """What DeleteRecords takes for the high watermark."""
@@ -106,10 +105,7 @@ def list_topics(
     with connect(reach(bootstrap_server, config)) as client:
         topics = [topic for topic in client.metadata().values() if internal or not topic.is_internal]
         rows = [_summary(client, topic) for topic in sorted(topics, key=lambda topic: topic.name)]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("topic", "partitions", "replication_factor", "offsets", "internal"), rows)
+    print_rows(("topic", "partitions", "replication_factor", "offsets", "internal"), rows, as_json=as_json)
 
 
 def _summary(client: Client, topic: TopicDescription) -> dict[str, object]:
@@ -251,10 +247,7 @@ def delete_records(
         {"topic": item.topic, "partition": item.partition, "log_start": offset}
         for item, offset in sorted(begins.items())
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("topic", "partition", "log_start"), rows)
+    print_rows(("topic", "partition", "log_start"), rows, as_json=as_json)
 
 
 def _partition_number(text: str) -> int:
@@ -283,3 +276,56 @@ def delete(
         client.delete_topics(names)
     for name in names:
         print(f"deleted {name}")
+
+
+PRODUCER_COLUMNS = (
+    *("topic", "partition", "transactional_id", "producer_id", "producer_epoch", "last_sequence", "last_timestamp_ms"),
+    *("coordinator_epoch", "transaction_start_offset"),
+)
+
+
+@app.command()
+def producers(
+    names: Topics, bootstrap_server: BootstrapServer = None, config: Config = None, as_json: Json = False
+) -> None:
+    """Show the producers that each partition knows: their epoch, last sequence, and where their open transaction begins.
+
+    Those that have written without idempotence are not among them. A producer is forgotten producer.id.expiration.ms after its
+    last record. Partitions without a leader are left out.
+    """
+    with connect(reach(bootstrap_server, config)) as client:
+        partitions = [one for topic in existing_topics(client, names) for one in led_partitions_of(topic)]
+        found = client.describe_producers(partitions)
+        ids = _transactional_ids(client, {state.producer_id for states in found.values() for state in states})
+    rows = [
+        _row(partition, state, ids)
+        for partition in sorted(found)
+        for state in sorted(found[partition], key=lambda one: one.producer_id)
+    ]
+    print_rows(PRODUCER_COLUMNS, rows, as_json=as_json)
+
+
+def _transactional_ids(client: Client, producer_ids: Iterable[int]) -> dict[int, str]:
+    wanted = sorted(producer_ids)
+    if not wanted:
+        return {}
+    return {item.producer_id: item.transactional_id for item in client.list_transactions(producer_ids=wanted)}
+
+
+def _row(partition: TopicPartition, state: ProducerState, ids: dict[int, str]) -> dict[str, object]:
+    """Kafka says -1 where there is nothing to say: no record yet, no marker yet, no transaction open."""
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "transactional_id": ids.get(state.producer_id),
+        "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch,
+        "last_sequence": _known(state.last_sequence),
+        "last_timestamp_ms": _known(state.last_timestamp_ms),
+        "coordinator_epoch": _known(state.coordinator_epoch),
+        "transaction_start_offset": _known(state.transaction_start_offset),
+    }
+
+
+def _known(number: int) -> int | None:
+    return number if number >= 0 else None

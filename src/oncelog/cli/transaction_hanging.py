@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect, existing_topics, led_partitions_of, partitions_of
+from oncelog.cli.brokers import chosen_partitions, connect, existing_topics, led_partitions_of, partitions_of, reach
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.options import BootstrapServer, Config, Json
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.options import BootstrapServer, Config, Json, confirm
+from oncelog.cli.tables import note, print_json, print_rows, print_table
 from oncelog.client import Client, HangingProducer, IllegalState, TopicDescription, TopicPartition
 
 COLUMNS = (
@@ -59,24 +56,18 @@ def find_hanging(
         found = client.find_hanging_transactions(chosen)
     latest_ms = (time.time() - max_transaction_timeout * 60) * 1000
     rows = [_row(one) for one in found if one.state.last_timestamp_ms <= latest_ms]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(COLUMNS, rows)
+    print_rows(COLUMNS, rows, as_json=as_json)
     leaderless = [str(place) for one in topics for place in partitions_of(one) if place not in led_partitions_of(one)]
     if leaderless and broker_id is None:
-        print(f"oncelog: not looked at, for they have no leader: {', '.join(leaderless)}", file=sys.stderr)
+        note(f"not looked at, for they have no leader: {', '.join(leaderless)}")
 
 
-def _chosen(topic: TopicDescription, number: int | None, broker_id: int | None) -> Sequence[TopicPartition]:
+def _chosen(topic: TopicDescription, number: int | None, broker_id: int | None) -> list[TopicPartition]:
     """Raises CommandError for a partition that is not there."""
+    chosen = chosen_partitions(topic, None if number is None else [number])
     leaders = {item.partition: item.leader for item in topic.partitions}
-    if number is not None and number not in leaders:
-        raise CommandError(f"topic {topic.name} has no partition {number}", ExitStatus.REFUSED)
     return [
-        place
-        for place in led_partitions_of(topic)
-        if number in (None, place.partition) and broker_id in (None, leaders[place.partition])
+        place for place in led_partitions_of(topic) if place in chosen and broker_id in (None, leaders[place.partition])
     ]
 
 
@@ -89,7 +80,7 @@ def abort_in_partition(
     if shown and not as_json:
         print_table(COLUMNS, shown)
     if shown:
-        ask("Abort it?", yes=yes)
+        confirm("Abort it?", yes=yes)
     try:
         ended = client.abort_hanging_transaction(partition, start_offset)
     except IllegalState as state:
@@ -98,16 +89,6 @@ def abort_in_partition(
         print_json(_row(ended))
     else:
         print(f"aborted the transaction that hung in {partition} from offset {start_offset} on")
-
-
-def ask(question: str, *, yes: bool) -> None:
-    """Raises CommandError unless somebody says yes."""
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandError("nothing was changed: abort it with --yes", ExitStatus.USAGE)
-    if not typer.confirm(question):
-        raise CommandError("nothing was changed", ExitStatus.DIFFERENT)
 
 
 def _row(found: HangingProducer) -> dict[str, object]:

@@ -1,23 +1,37 @@
-"""`oncelog transactions`: which transaction is open, since when, what it holds back, and how to end it."""
+"""`oncelog transactions`: list, describe and abort; find-hanging has a file of its own."""
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from oncelog.cli.brokers import connect
-from oncelog.cli.options import BootstrapServer, Config, Json, seconds
-from oncelog.cli.reach import reach
-from oncelog.cli.tables import print_json, print_table
-from oncelog.cli.transaction_hanging import abort_in_partition, ask, find_hanging
-from oncelog.cli.transaction_partitions import COLUMNS as PARTITION_COLUMNS
-from oncelog.cli.transaction_partitions import LEADER, partition_rows
-from oncelog.client import Client, TopicPartition, TransactionDescription, TransactionEnd, TransactionStateName
-from oncelog.client.descriptions import OPEN_STATES
+from oncelog.cli.brokers import connect, led_partitions_of, offsets_at, reach
+from oncelog.cli.options import BootstrapServer, Config, Json, Yes, confirm, seconds
+from oncelog.cli.tables import note, print_json, print_rows, print_table
+from oncelog.cli.transaction_hanging import abort_in_partition, find_hanging
+from oncelog.client import (
+    Client,
+    IsolationLevel,
+    OffsetSpec,
+    ProducerState,
+    RetriesExhausted,
+    TopicPartition,
+    TransactionDescription,
+    TransactionEnd,
+    TransactionStateName,
+)
+from oncelog.client.descriptions import DECIDED_STATES, OPEN_STATES
 
+LEADER, MARKER = "leader", "marker"
+"""The things that a partition can wait for."""
+PARTITION_COLUMNS = (
+    *("topic", "partition", "first_offset", "last_stable_offset", "high_watermark"),
+    *("held_back", "held_back_by", "waits_for"),
+)
 app = typer.Typer()
 app.command()(find_hanging)
 
@@ -49,10 +63,7 @@ def list_transactions(
         for description in described.values()
         if (not state or description.state in state) and (open_for_seconds is None or description.state in OPEN_STATES)
     ]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(COLUMNS, rows)
+    print_rows(COLUMNS, rows, as_json=as_json)
 
 
 @app.command()
@@ -89,7 +100,7 @@ def abort(
     start_offset: Annotated[
         int | None, typer.Option("--start-offset", min=0, help="The offset at which it begins there.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    yes: Yes = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
@@ -122,12 +133,12 @@ def _abort(client: Client, transactional_id: str, *, yes: bool, as_json: bool) -
         _show(before, partition_rows(client, before))
     was_decided = before.state != TransactionStateName.ONGOING
     if not was_decided:
-        ask("Abort it?", yes=yes)
+        confirm("Abort it?", yes=yes)
     ended = client.abort_transaction(transactional_id, start_ms=before.start_ms)
     waiting = [] if ended.is_complete else partition_rows(client, ended.description)
     _report(ended.description, ended.end, waiting, as_json=as_json, was_decided=was_decided)
     if ended.end is TransactionEnd.ABORTED and not ended.is_fenced:
-        _note("its producer is not fenced: it learns that its transaction was aborted, and may begin another one")
+        note("its producer is not fenced: it learns that its transaction was aborted, and may begin another one")
 
 
 def _described(client: Client, transactional_id: str) -> TransactionDescription:
@@ -166,11 +177,7 @@ def _show(description: TransactionDescription, partitions: list[dict[str, object
         print_table(PARTITION_COLUMNS, partitions)
     leaderless = [f"{row['topic']}-{row['partition']}" for row in partitions if row["waits_for"] == LEADER]
     if leaderless:
-        _note(f"without a leader, and so without offsets: {', '.join(leaderless)}")
-
-
-def _note(text: str) -> None:
-    print(f"oncelog: {text}", file=sys.stderr)
+        note(f"without a leader, and so without offsets: {', '.join(leaderless)}")
 
 
 def _row(description: TransactionDescription) -> dict[str, object]:
@@ -182,4 +189,95 @@ def _row(description: TransactionDescription) -> dict[str, object]:
         "timeout_seconds": description.timeout_ms / 1000,
         "producer_id": description.producer_id,
         "epoch": description.producer_epoch,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class LedPartition:
+    """The open transactions of a partition, the oldest first, and its offsets, as its leader knows them."""
+
+    open: tuple[ProducerState, ...]
+    last_stable_offset: int
+    high_watermark: int
+
+    @property
+    def holder(self) -> ProducerState | None:
+        """The producer whose transaction holds readers back, if any does."""
+        return self.open[0] if self.open and self.high_watermark > self.last_stable_offset else None
+
+
+def partition_rows(client: Client, description: TransactionDescription) -> list[dict[str, object]]:
+    """A row for each partition of a transaction; a partition without a leader has no offsets."""
+    partitions = sorted(description.partitions)
+    leaders = _led_partitions(client, partitions)
+    names = _names_of_holders(client, description, leaders.values())
+    return [_partition_row(description, partition, leaders.get(partition), names) for partition in partitions]
+
+
+def _led_partitions(client: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, LedPartition]:
+    led = _led(client, partitions)
+    while True:
+        try:
+            return _ask_leaders(client, led)
+        except RetriesExhausted:
+            # A broker that was killed a moment ago is still named as a leader.
+            before, led = led, _led(client, partitions)
+            if led == before:
+                raise
+
+
+def _led(client: Client, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+    if not partitions:
+        return []
+    topics = client.metadata({partition.topic for partition in partitions}, wanted=partitions).values()
+    led = {partition for topic in topics for partition in led_partitions_of(topic)}
+    return [partition for partition in partitions if partition in led]
+
+
+def _ask_leaders(client: Client, led: Sequence[TopicPartition]) -> dict[TopicPartition, LedPartition]:
+    producers = client.describe_producers(led)
+    stable = offsets_at(client, led, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
+    ends = offsets_at(client, led, OffsetSpec.LATEST)
+    return {
+        partition: LedPartition(_open_states(producers[partition]), stable[partition], ends[partition])
+        for partition in led
+    }
+
+
+def _open_states(states: Iterable[ProducerState]) -> tuple[ProducerState, ...]:
+    is_open = (state for state in states if state.transaction_start_offset >= 0)
+    return tuple(sorted(is_open, key=lambda state: state.transaction_start_offset))
+
+
+def _names_of_holders(
+    client: Client, description: TransactionDescription, states: Iterable[LedPartition]
+) -> dict[int, str]:
+    """The transactional ids by producer id. A hanging transaction has none, and is named "producer 4711"."""
+    holders = {one.holder.producer_id for one in states if one.holder is not None}
+    names = {producer_id: f"producer {producer_id}" for producer_id in holders}
+    others = sorted(holders - {description.producer_id})
+    if others:
+        names |= {item.producer_id: item.transactional_id for item in client.list_transactions(producer_ids=others)}
+    return names | {description.producer_id: description.transactional_id}
+
+
+def _partition_row(
+    description: TransactionDescription,
+    partition: TopicPartition,
+    state: LedPartition | None,
+    names: dict[int, str],
+) -> dict[str, object]:
+    row = dict.fromkeys(PARTITION_COLUMNS) | {"topic": partition.topic, "partition": partition.partition}
+    if state is None:
+        return row | {"waits_for": LEADER}
+    own = [one for one in state.open if one.producer_id == description.producer_id]
+    holder = state.holder
+    is_holder = holder is not None and holder.producer_id == description.producer_id
+    return row | {
+        "first_offset": own[0].transaction_start_offset if own else None,
+        "last_stable_offset": state.last_stable_offset,
+        "high_watermark": state.high_watermark,
+        "held_back": state.high_watermark - state.last_stable_offset if is_holder else 0,
+        "held_back_by": None if holder is None else names[holder.producer_id],
+        "waits_for": MARKER if own and description.state in DECIDED_STATES else None,
     }

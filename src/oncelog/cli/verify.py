@@ -11,14 +11,12 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from oncelog.cli.brokers import connect, existing_topics, offsets_at, partitions_of
+from oncelog.checking.comparison import Comparison, Sighting, compare
+from oncelog.cli.brokers import Reach, connect, existing_topics, offsets_at, partitions_of, polls, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, filled
-from oncelog.cli.reach import Reach, reach
-from oncelog.cli.reading import polls
-from oncelog.cli.tables import print_json, print_table
+from oncelog.cli.tables import note, print_json, print_table
 from oncelog.client import ConsumedRecord, Consumer, IsolationLevel, OffsetSpec, TopicPartition
-from oncelog.testing.comparison import Comparison, Sighting, compare
 
 MISSING = object()
 
@@ -118,7 +116,9 @@ def _progress() -> Progress:
     )
 
 
-def _sightings(chosen: Reach, topic: str, identify: Identify, where: Where, progress: Progress) -> Iterator[Sighting]:
+def _sightings(
+    chosen: Reach, topic: str, identify: Identify, where: Where, progress: Progress
+) -> Iterator[Sighting[bytes]]:
     """The records of a topic up to where it ends now. Raises CommandError for one without an identity."""
     for record in _records(chosen, topic, progress):
         if not where(record):
@@ -159,10 +159,10 @@ def _tell_what_is_held_back(ends: Mapping[TopicPartition, int], high_watermarks:
     """A record is missing from the comparison that somebody else may see a moment later."""
     held = [f"{item} from offset {end} on" for item, end in ends.items() if end < high_watermarks[item]]
     if held:
-        print(f"oncelog: not compared, for transactions are open there: {', '.join(held)}", file=sys.stderr)
+        note(f"not compared, for transactions are open there: {', '.join(held)}")
 
 
-def comparison_as_json(found: Comparison, source: str, target: str, limit: int) -> dict[str, object]:
+def comparison_as_json(found: Comparison[bytes], source: str, target: str, limit: int) -> dict[str, object]:
     """All the counts, and up to `limit` records of each kind."""
     return {
         "from": source,
@@ -189,7 +189,7 @@ def comparison_as_json(found: Comparison, source: str, target: str, limit: int) 
     }
 
 
-def _place(topic: str, sighting: Sighting) -> dict[str, object]:
+def _place(topic: str, sighting: Sighting[bytes]) -> dict[str, object]:
     return {
         "topic": topic,
         "partition": sighting.partition,
@@ -198,7 +198,7 @@ def _place(topic: str, sighting: Sighting) -> dict[str, object]:
     }
 
 
-def _print(found: Comparison, source: str, target: str, limit: int) -> None:
+def _print(found: Comparison[bytes], source: str, target: str, limit: int) -> None:
     counts = {
         "expected": found.expected,
         "found": found.found,

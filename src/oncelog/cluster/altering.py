@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog.broker.storage.altering import (
     ALL_BROKERS,
@@ -16,13 +16,13 @@ from oncelog.broker.storage.altering import (
     no_settings,
     topic_configs,
 )
-from oncelog.cluster.asking import SessionEndedError, read_each, within
 from oncelog.cluster.config_writes import change_configs
 from oncelog.cluster.configs import BROKERS, TOPICS
+from oncelog.cluster.zookeeper.asking import SessionEndedError, read_each, within
 from oncelog.cluster.zookeeper.session import Done, Exists
 from oncelog.cluster.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
 from oncelog.coordination import Parked, start
-from oncelog.coordination.one_at_a_time import OneAtATime
+from oncelog.coordination.flows import OneAtATime
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
 
@@ -39,34 +39,30 @@ TIMED_OUT: Outcome = (ErrorCode.request_timed_out, "ZooKeeper has not answered i
 SESSION_ENDED: Outcome = (ErrorCode.request_timed_out, "the session with ZooKeeper ended before its answer came")
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    cluster_configs: ClusterConfigs
-    node_id: int
-    settings: Settings
-    zookeeper: ZooKeeper
-
-
 class ClusterAlterations:
     """One change at a time, so that each begins with what the one before has left. Other brokers' changes may come between."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    def __init__(
+        self, clock: Clock, configs: ClusterConfigs, node_id: int, settings: Settings, zookeeper: ZooKeeper
+    ) -> None:
+        self._clock = clock
+        self._configs = configs
+        self._node_id = node_id
+        self._settings = settings
+        self._zookeeper = zookeeper
         self._changes = OneAtATime()
 
     def alter_one(self, *, validate_only: bool) -> AlterOne:
         return partial(self._alter_or_give_up, validate_only)
 
     def _alter_or_give_up(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
-        end_ms = self._broker.clock.monotonic_ms() + TIMEOUT_MS
+        end_ms = self._clock.monotonic_ms() + TIMEOUT_MS
         # It goes on by itself, whether or not somebody still waits for it.
         altered = start(self._in_turn(validate_only, kind, name, alter, end_ms))
         return start(self._answered(altered))
 
     async def _answered(self, altered: Parked[Outcome]) -> Outcome:
-        return await within(self._broker.clock, TIMEOUT_MS, altered) or TIMED_OUT
+        return await within(self._clock, TIMEOUT_MS, altered) or TIMED_OUT
 
     async def _in_turn(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
         await self._changes.enter()
@@ -80,22 +76,21 @@ class ClusterAlterations:
             self._changes.leave()
 
     async def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:
-        broker = self._broker
         entity = self._entity(kind, name)
         if entity.entity_type == TOPICS:
-            configs = topic_configs(broker.settings, name, await self._of_topic(name), alter)
+            configs = topic_configs(self._settings, name, await self._of_topic(name), alter)
         else:
-            stored = await broker.cluster_configs.stored(entity)
+            stored = await self._configs.stored(entity)
             configs = broker_configs(stored, alter, of_all=not name, stores_unknown=True)
         if validate_only:
             return DONE
-        if broker.clock.monotonic_ms() >= end_ms:
+        if self._clock.monotonic_ms() >= end_ms:
             # Nobody waits for it any more, and it is not begun.
             return TIMED_OUT
-        problem = await change_configs(broker.zookeeper, entity, configs)
+        problem = await change_configs(self._zookeeper, entity, configs)
         if problem is not None:
             return problem
-        await broker.cluster_configs.read([entity])
+        await self._configs.read([entity])
         return DONE
 
     async def _of_topic(self, name: str) -> dict[str, str]:
@@ -103,8 +98,8 @@ class ClusterAlterations:
         if not name:
             raise AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
         if name_problem(name) is None:
-            stored = await self._broker.cluster_configs.stored(ConfigEntity(TOPICS, name))
-            (there,) = await read_each(self._broker.zookeeper, [Exists(paths.topic(name))])
+            stored = await self._configs.stored(ConfigEntity(TOPICS, name))
+            (there,) = await read_each(self._zookeeper, [Exists(paths.topic(name))])
             if isinstance(there, Done):
                 return stored
         raise AlterationRefusedError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
@@ -113,6 +108,6 @@ class ClusterAlterations:
         if kind == ResourceType.TOPIC:
             return ConfigEntity(TOPICS, name)
         if kind == ResourceType.BROKER:
-            check_broker(self._broker.node_id, name)
-            return ConfigEntity(BROKERS, DEFAULT_ENTITY if name == ALL_BROKERS else str(self._broker.node_id))
+            check_broker(self._node_id, name)
+            return ConfigEntity(BROKERS, DEFAULT_ENTITY if name == ALL_BROKERS else str(self._node_id))
         raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))

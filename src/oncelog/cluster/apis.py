@@ -29,7 +29,7 @@ _ONLY_IN_CLUSTER = (
 _ALONE = (68, 69, 74, 75)
 """What a member of a cluster does not serve."""
 
-_OTHERWISE = (19, 20, 32, 33, 37, 43, 44, 45, 46, 57)
+_OTHERWISE = (19, 20, 32, 37, 43, 45, 46, 57)
 """What a member of a cluster serves in a way of its own: handlers of the same names."""
 
 _MAXIMUM_IN_CLUSTER = {45: 0, 57: 1}

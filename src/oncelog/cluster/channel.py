@@ -7,17 +7,18 @@ twice; whoever asked decides whether to ask again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import Any
 
+from oncelog.broker.view import ClusterNode
 from oncelog.coordination import Parked, start
-from oncelog.coordination.backoff import pause_range_ms
+from oncelog.coordination.deadline import pause_range_ms
 from oncelog.environment import BrokerNetwork, Clock, Link, Random, Timer
 from oncelog.wire import ErrorCode, WireError, decode_answer, encode_request, message_class, read_answer_header
-from oncelog.wire.frames import API_VERSIONS_KEY
+from oncelog.wire.messages import API_VERSIONS_KEY
 from oncelog.wire.offered_versions import (
     QUESTION_VERSION_MAX,
     OfferedVersions,
@@ -348,3 +349,35 @@ class Channel:
     def _move(self, state: ChannelState) -> None:
         assert (self._state, state) in TRANSITIONS, (str(self), self._state, state)
         self._state = state
+
+
+class Channels:
+    """A channel to each broker that was asked for. A broker that has moved gets another one."""
+
+    def __init__(self, network: BrokerNetwork, clock: Clock, random: Random, client_id: str) -> None:
+        self._network = network
+        self._clock = clock
+        self._random = random
+        self._client_id = client_id
+        self._channels: dict[int, tuple[ClusterNode, Channel]] = {}
+
+    def to(self, node: ClusterNode) -> Channel:
+        known = self._channels.get(node.node_id)
+        if known is not None:
+            if (known[0].host, known[0].port) == (node.host, node.port):
+                return known[1]
+            known[1].close()
+        channel = Channel(self._network, self._clock, self._random, node.node_id, node.host, node.port, self._client_id)
+        self._channels[node.node_id] = node, channel
+        return channel
+
+    def keep(self, alive: Container[int]) -> None:
+        """Close those to brokers that are not alive: whoever waits for an answer asks somebody else, and need not wait for long."""
+        for node_id in [one for one in self._channels if one not in alive]:
+            _, channel = self._channels.pop(node_id)
+            channel.close()
+
+    def close(self) -> None:
+        for _, channel in self._channels.values():
+            channel.close()
+        self._channels.clear()

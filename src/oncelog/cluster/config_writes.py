@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.cluster.asking import ask
-from oncelog.cluster.controller import ApiError
+from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.zookeeper.asking import ask
 from oncelog.cluster.zookeeper.session import (
     Check,
     Create,

@@ -15,7 +15,7 @@ from oncelog.broker.config.configuration import SettingSource, check_topic
 from oncelog.broker.config.setting import Setting, SettingError
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import parts
-from oncelog.cluster.asking import read_each
+from oncelog.cluster.zookeeper.asking import read_each
 from oncelog.cluster.zookeeper.session import (
     Children,
     Data,
@@ -39,8 +39,8 @@ from oncelog.coordination import start as start_flow
 if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.storage.topics import Topic, Topics
-    from oncelog.cluster.watchers import Watchers
     from oncelog.cluster.zookeeper.session import Watched, ZooKeeper
+    from oncelog.cluster.zookeeper.watches import Watchers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")

@@ -23,12 +23,12 @@ from oncelog.broker.storage.journal import (
     decode_line,
     encode_line,
 )
-from oncelog.cluster.converted import ConversionRefusedError, Converted
+from oncelog.cluster.conversion import ConversionRefusedError, Converted
 from oncelog.environment import Disk, Random
 from oncelog.log import OWN_CHECKPOINT, PARTITION_METADATA, DataDirectory, NodeIdentity, read_topic_id, uuid_text
 from oncelog.log.checkpoints import topic_id_file
+from oncelog.log.log_directories import RESERVE
 from oncelog.log.names import partition_directory
-from oncelog.log.reserve import RESERVE
 from oncelog.log.write_ahead import files_in
 
 

@@ -7,10 +7,20 @@ from collections.abc import Callable
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.registration import Registration
-from oncelog.cluster.zookeeper.session import ZooKeeperSessionState
-from oncelog.coordination import Parked, Task, start
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, catch_up
+from oncelog.cluster.zookeeper.session import (
+    Create,
+    Data,
+    Delete,
+    GetData,
+    Multi,
+    SetData,
+    ZooKeeper,
+    ZooKeeperSessionState,
+)
+from oncelog.cluster.zookeeper.znodes import encode_log_dir_event, paths
+from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -18,6 +28,71 @@ if TYPE_CHECKING:
     from oncelog.environment import Clock, Timer
 
 logger = logging.getLogger("oncelog.broker")
+
+
+NO_EPOCH = -1
+PAUSE_MS = 100
+
+
+class Registration:
+    """`epoch` tells this life of the broker from earlier ones: it is the czxid of the entry. -1 while there is none."""
+
+    def __init__(self, zookeeper: ZooKeeper, clock: Clock, path: str, entry: bytes) -> None:
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._path = path
+        self._entry = entry
+        self._own_sessions: set[int] = set()
+        self.epoch = NO_EPOCH
+
+    async def register(self) -> None:
+        """Be among the live brokers from now on. Raises SessionEndedError.
+
+        The entry of an earlier life goes with its session, and is waited for; an own one of an earlier session is deleted.
+        """
+        has_waited = False
+        while not await self._create():
+            if not has_waited:
+                logger.info("%s is there already: waiting until the session that made it has ended", self._path)
+                has_waited = True
+            await sleep(self._clock, PAUSE_MS)
+        logger.info("broker is registered as %s with epoch %d", self._path, self.epoch)
+
+    async def renew(self) -> None:
+        """Have another epoch, so that the controller tells everything anew. Raises SessionEndedError."""
+        found = await ask(self._zookeeper, GetData(self._path))
+        if isinstance(found, Data) and found.stat.ephemeral_owner == self._zookeeper.session_id:
+            await ask(self._zookeeper, Delete(self._path, found.stat.version))
+        await self.register()
+
+    async def is_epoch(self, epoch: int) -> bool:
+        """Whether ZooKeeper, asked again, has this epoch for this broker: others may hear of a new entry first."""
+        try:
+            if not await catch_up(self._zookeeper):
+                return False
+            found = await ask(self._zookeeper, GetData(self._path))
+        except SessionEndedError:
+            return False
+        if not isinstance(found, Data) or found.stat.ephemeral_owner != self._zookeeper.session_id:
+            return False
+        return found.stat.czxid == epoch
+
+    async def _create(self) -> bool:
+        self._own_sessions.add(self._zookeeper.session_id)
+        create = Create(self._path, b"", is_ephemeral=True)
+        # Kafka's brokers do it in these two steps, and so the entry of a new one has version 1.
+        await ask(self._zookeeper, Multi((create, SetData(self._path, self._entry))))
+        # Whether it was done now, or before a connection was lost: what counts is whose it is.
+        found = await ask(self._zookeeper, GetData(self._path))
+        if not isinstance(found, Data):
+            return False
+        owner = found.stat.ephemeral_owner
+        if owner == self._zookeeper.session_id:
+            self.epoch = found.stat.czxid
+            return True
+        if owner in self._own_sessions:
+            await ask(self._zookeeper, Delete(self._path, found.stat.version))
+        return False
 
 
 class BrokerState(Enum):
@@ -165,3 +240,29 @@ class Liveness:
     def _move(self, state: BrokerState) -> None:
         assert (self._state, state) in TRANSITIONS, (self._state, state)
         self._state = state
+
+
+class LogDirEvents:
+    """As Kafka's KafkaZkClient.propagateLogDirEvent (KIP-112). A single log that is damaged is told in the same way."""
+
+    def __init__(self, zookeeper: ZooKeeper, clock: Clock, node_id: int) -> None:
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._node_id = node_id
+        self._is_due = False
+
+    def tell(self) -> None:
+        """One notification for all replicas that go offline at once."""
+        if not self._is_due:
+            self._is_due = True
+            start(self._tell())
+
+    async def _tell(self) -> None:
+        await sleep(self._clock, 0)
+        self._is_due = False
+        event = Create(paths.LOG_DIR_EVENT, encode_log_dir_event(self._node_id), is_sequential=True)
+        try:
+            await ask(self._zookeeper, event)
+        except SessionEndedError:
+            # Whoever registers anew is asked for all its replicas anyway.
+            return

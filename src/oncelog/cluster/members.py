@@ -1,12 +1,51 @@
-"""Who is in the cluster, as its controller says it in UpdateMetadata."""
+"""The brokers of a cluster, as the coordinators ask for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
 
+from oncelog.broker.coordinators.known_brokers import (
+    AWAY,
+    GONE,
+    BrokerAddress,
+    Leader,
+    MarkerErrors,
+    MarkersOfProducer,
+    TopicOfOffsets,
+)
+from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.operations import NO_LEADER
-from oncelog.broker.view import LEADER_DURING_DELETE, ClusterNode, KnownPartition, Leadership
+from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.broker.storage.topics import TRANSACTION_STATE
+from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, ClusterNode, KnownPartition, Leadership
+from oncelog.cluster.channel import ChannelError
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, catch_up
+from oncelog.cluster.zookeeper.session import (
+    Children,
+    Data,
+    Done,
+    Exists,
+    GetChildren,
+    GetData,
+    ZooKeeper,
+    ZooKeeperError,
+)
+from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_topic, paths
+from oncelog.coordination import Parked, start
+from oncelog.transactions import DECIDED, ONGOING
+from oncelog.wire import ErrorCode, message_class
+
+if TYPE_CHECKING:
+    from oncelog.broker.storage.topics import Topics
+    from oncelog.cluster.channel import Channels
+
+logger = logging.getLogger("oncelog.broker")
+
+OPEN_STATES = frozenset(one.label for one in (ONGOING, *DECIDED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +154,149 @@ class ClusterMembers(MembersAtListener):
 
     def is_alive(self, node_id: int) -> bool:
         return any(member.node_id == node_id for member in self._members)
+
+
+WRITE_TXN_MARKERS, LOWEST, HIGHEST = 27, 1, 2
+LIST_TRANSACTIONS, LOWEST_LISTING = 66, 0
+
+
+class KnownMembers:
+    """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms; `is_alive` says whether this one surely is."""
+
+    has_others = True
+
+    def __init__(
+        self,
+        topics: Topics,
+        members: ClusterMembers,
+        channels: Channels,
+        zookeeper: ZooKeeper,
+        timeout_ms: int,
+        is_alive: Callable[[], bool],
+        topic_id: Callable[[str], Awaitable[UUID | None]],
+    ) -> None:
+        """`topic_id` asks ZooKeeper whose a name is; it may raise SessionEndedError."""
+        self._topics = topics
+        self._members = members
+        self._channels = channels
+        self._zookeeper = zookeeper
+        self._timeout_ms = timeout_ms
+        self._is_alive = is_alive
+        self._topic_id = topic_id
+
+    @property
+    def is_alive(self) -> bool:
+        return self._is_alive()
+
+    def leader_of(self, topic: str, index: int) -> Leader:
+        partition = self._topics.partition(topic, index)
+        if partition is None or partition.leadership is UNKNOWN:
+            # Of what is being deleted nobody is told a leader, also where a replica is here.
+            return GONE
+        leader = self._members.leadership(partition).leader
+        return AWAY if leader < 0 else leader
+
+    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+        return start(self._is_gone(topic, index))
+
+    async def _is_gone(self, topic: str, index: int) -> bool:
+        """ZooKeeper knows, whatever the controller has told. A topic that is being deleted is gone for every client, and its
+        deletion lasts as long as a broker with a replica is away.
+        """
+        try:
+            if not await catch_up(self._zookeeper):
+                return False
+            if isinstance(await ask(self._zookeeper, Exists(paths.delete_topic(topic))), Done):
+                return True
+            found = await ask(self._zookeeper, GetData(paths.topic(topic)))
+        except SessionEndedError:
+            return False
+        if isinstance(found, Data):
+            try:
+                return index not in decode_topic(topic, found.data).partitions
+            except ZnodeError as error:
+                logger.error("%s", error)
+                return False
+        return found is ZooKeeperError.NO_NODE
+
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+        return start(self._deleted_topics(topics))
+
+    async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
+        try:
+            if not await catch_up(self._zookeeper):
+                return ()
+            going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
+            there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
+            if not isinstance(there, Children):
+                # An error says nothing of what is there.
+                return ()
+            deleted: frozenset[str] = frozenset(going.names) if isinstance(going, Children) else frozenset()
+            known = frozenset(there.names) - deleted
+            return [one for one in topics if one.name not in known or await self._is_another(one)]
+        except SessionEndedError:
+            # Whoever asks coordinates nothing any more.
+            return ()
+
+    async def _is_another(self, topic: TopicOfOffsets) -> bool:
+        """Whether the topic of this name has another id."""
+        if topic.topic_id is None:
+            return False
+        return await self._topic_id(topic.name) not in (None, topic.topic_id)
+
+    def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
+        node = self._members.at(listener).broker(node_id)
+        return None if node is None else BrokerAddress(node.host, node.port)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        partition = self._topics.partition(topic, index)
+        return partition if partition is not None and partition.role is ReplicaRole.LEADER else None
+
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
+        end = partition.log.log_end_offset if end_offset is None else end_offset
+        return start(self._committed(partition.leading.committed(end)))
+
+    async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
+        """What has been below the high watermark stays, however many replicas are in sync by now."""
+        error = await acknowledged
+        return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
+
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+        return start(self._open_transactions_of(producer_ids))
+
+    async def _open_transactions_of(self, producer_ids: Collection[int]) -> Collection[int] | None:
+        before = self._coordinators()
+        found: set[int] = set()
+        for node_id in sorted({leader for leader, _ in before}):
+            node = self._members.broker(node_id)
+            if node is None:
+                return None
+            request = message_class(LIST_TRANSACTIONS, LOWEST_LISTING, "request")(
+                state_filters=(), producer_id_filters=tuple(sorted(producer_ids))
+            )
+            answer = await self._channels.to(node).ask(LIST_TRANSACTIONS, LOWEST_LISTING, request, self._timeout_ms)
+            if isinstance(answer, ChannelError) or answer.error_code is not ErrorCode.none:
+                return None
+            found |= {one.producer_id for one in answer.transaction_states if one.transaction_state in OPEN_STATES}
+        return found if self._coordinators() == before else None
+
+    def _coordinators(self) -> list[tuple[int, int]]:
+        """Who leads each partition of their topic, and under which leader epoch."""
+        topic = self._topics.named(TRANSACTION_STATE)
+        led = [] if topic is None else [self._members.leadership(one) for one in topic.partitions]
+        return [(one.leader, one.leader_epoch) for one in led]
+
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+        return start(self._send_markers(node_id, markers))
+
+    async def _send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> MarkerErrors | None:
+        node = self._members.broker(node_id)
+        if node is None:
+            return None
+        answer = await self._channels.to(node).ask_newest(
+            WRITE_TXN_MARKERS, LOWEST, HIGHEST, lambda version: markers_request(version, markers), self._timeout_ms
+        )
+        if isinstance(answer, ChannelError):
+            logger.info("markers of %d producers got no answer: %s", len(markers), answer.reason)
+            return None
+        return marker_errors(answer)

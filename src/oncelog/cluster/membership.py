@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from oncelog.broker.config.listeners import inter_broker_listener
 from oncelog.broker.config.setting import SettingError
@@ -15,31 +15,26 @@ from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.identity import HOW_TO_CONVERT
 from oncelog.broker.readiness import Readiness
 from oncelog.broker.request import Request
-from oncelog.cluster import fetcher
-from oncelog.cluster.asking import SessionEndedError, ask, catch_up, read_each, within
-from oncelog.cluster.channel import Channel, ChannelError
-from oncelog.cluster.channels import Channels
+from oncelog.cluster.channel import Channel, ChannelError, Channels
 from oncelog.cluster.configs import ClusterConfigs
-from oncelog.cluster.controller_events import Controller
-from oncelog.cluster.controller_term import ControllerSettings
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.term import ControllerSettings
 from oncelog.cluster.counts import InSyncCounts, SessionCounts
-from oncelog.cluster.fetcher import ReplicaFetchSettings
-from oncelog.cluster.fetchers import Fetchers
-from oncelog.cluster.in_sync_changes import InSyncChanges
-from oncelog.cluster.known_members import KnownMembers
-from oncelog.cluster.liveness import Liveness
-from oncelog.cluster.log_dir_events import LogDirEvents
-from oncelog.cluster.members import ClusterMembers
+from oncelog.cluster.liveness import Liveness, LogDirEvents, Registration
+from oncelog.cluster.members import ClusterMembers, KnownMembers
 from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
-from oncelog.cluster.registration import Registration
-from oncelog.cluster.replica import Surroundings
-from oncelog.cluster.replicas import Leads, Replicas
-from oncelog.cluster.scram_credentials import ScramCredentials
+from oncelog.cluster.replicas.fetcher import FetcherParts, ReplicaFetchSettings
+from oncelog.cluster.replicas.fetchers import Fetchers
+from oncelog.cluster.replicas.in_sync_changes import InSyncChanges
+from oncelog.cluster.replicas.replica import Surroundings
+from oncelog.cluster.replicas.replicas import Leads, Replicas
+from oncelog.cluster.scram_users import ScramCredentials
 from oncelog.cluster.settings_agreement import SettingsAgreement
 from oncelog.cluster.topic_changes import TopicChanges
 from oncelog.cluster.verification import TransactionVerification
-from oncelog.cluster.watchers import Watchers
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, catch_up, read_each, within
 from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, ZooKeeper
+from oncelog.cluster.zookeeper.watches import Watchers
 from oncelog.cluster.zookeeper.znodes import (
     BrokerZnode,
     ListenerEndpoint,
@@ -58,7 +53,7 @@ if TYPE_CHECKING:
     from oncelog.broker.config.configuration import Settings
     from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.readiness import StartProgress
+    from oncelog.broker.metadata import BrokerParts
     from oncelog.broker.storage.partition import Partition
     from oncelog.cluster.shared_topics import SharedTopics
     from oncelog.environment import BrokerNetwork, Clock, Random
@@ -97,30 +92,21 @@ class ControllerParts:
         return bool(self.settings.value("unclean.leader.election.enable"))
 
 
-class Needs(fetcher.Needs, Protocol):
-    """What of the broker is needed here."""
-
-    progress: StartProgress
-    settings: Settings
-
-
 class ClusterMembership:
     """Made before the logs are opened; `open` when they are, `join` when the broker can be told what to do with them."""
 
-    def __init__(
-        self, broker: Needs, zookeeper: ZooKeeper, network: BrokerNetwork, random: Random, listener: str
-    ) -> None:
+    def __init__(self, broker: BrokerParts, zookeeper: ZooKeeper, network: BrokerNetwork, listener: str) -> None:
         self._broker = broker
         self._zookeeper = zookeeper
         self._network = network
-        self._random = random
+        self._random = random = broker.random
         self._listener = listener
         number = broker.settings.number
         self.members = ClusterMembers(listener)
         self._watchers = Watchers(zookeeper)
         self._session = SessionCounts()
         self._watchers.listen_to_sessions(self._session.session_changed)
-        node_id = broker.settings.number("node.id")
+        self._node_id = node_id = broker.settings.number("node.id")
         self.configs = ClusterConfigs(zookeeper, self._watchers, broker.clock, broker.settings, node_id)
         self._agreement = SettingsAgreement(zookeeper, self._watchers, broker.clock, node_id, self.configs.share)
         self.scram_users = ScramCredentials(self.configs, broker.clock)
@@ -191,10 +177,10 @@ class ClusterMembership:
         await self._agreement.agree(settings.given, inter_broker_listener(settings))
         await self.configs.start()
 
-    def open(self, topics: SharedTopics, leads: Leads) -> None:
+    def open(self, parts: FetcherParts, topics: SharedTopics, leads: Leads) -> None:
         """The logs are open."""
         self._leads = leads
-        broker, number = self._broker, self._broker.settings.number
+        broker, node_id, number = self._broker, self._node_id, self._broker.settings.number
         self.topics = topics
         self.configs.follow(topics)
         settings = ReplicaFetchSettings(
@@ -206,7 +192,7 @@ class ClusterMembership:
             number("replica.socket.timeout.ms"),
             lambda: self.epoch,
         )
-        self._fetchers = Fetchers(broker, self.members, self._to_leaders, settings)
+        self._fetchers = Fetchers(parts, self.members, self._to_leaders, settings)
         self._lag_time_max_ms = number("replica.lag.time.max.ms")
 
         def min_in_sync(name: str) -> int:
@@ -215,10 +201,10 @@ class ClusterMembership:
 
         self._in_sync = InSyncCounts()
         surroundings = Surroundings(
-            broker.clock, broker.node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync, self._in_sync
+            broker.clock, node_id, self._lag_time_max_ms, self.members, self._changes, min_in_sync, self._in_sync
         )
         topic_id = self.topic_changes.topic_id
-        self.replicas = Replicas(broker.clock, broker.node_id, topics, self._fetchers, surroundings, leads, topic_id)
+        self.replicas = Replicas(broker.clock, node_id, topics, self._fetchers, surroundings, leads, topic_id)
         controller_settings = ControllerSettings(
             self._listener,
             delete_topic_enable=bool(broker.settings.value("delete.topic.enable")),
@@ -227,10 +213,10 @@ class ClusterMembership:
             leader_imbalance_per_broker_percentage=number("leader.imbalance.per.broker.percentage"),
             controller_socket_timeout_ms=number("controller.socket.timeout.ms"),
         )
-        parts = ControllerParts(
-            broker.clock, self._random, self._zookeeper, broker.node_id, self._network, broker.settings
+        controller_parts = ControllerParts(
+            broker.clock, self._random, self._zookeeper, node_id, self._network, broker.settings
         )
-        self.controller = Controller(parts, controller_settings)
+        self.controller = Controller(controller_parts, controller_settings)
         self.configs.on_unclean_election = self.controller.unclean_election_enabled
         for path in HEARD_BY_CONTROLLER:
             self._watchers.listen(path, self.controller.watched)
@@ -272,7 +258,7 @@ class ClusterMembership:
         """Be among the live brokers: from now on the controller says what to do."""
         listeners = tuple(ListenerEndpoint(one.name, one.host, one.port, one.protocol) for one in endpoints)
         entry = BrokerZnode(listeners, self._broker.clock.now_ms(), rack)
-        path = paths.broker(self._broker.node_id)
+        path = paths.broker(self._node_id)
         self._liveness = Liveness(
             self._broker.clock,
             Registration(self._zookeeper, self._broker.clock, path, entry.encode()),
@@ -397,7 +383,7 @@ class ClusterMembership:
         if node is None:
             return None
         request = message_class(CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION, "request")(
-            broker_id=self._broker.node_id, broker_epoch=self.epoch
+            broker_id=self._node_id, broker_epoch=self.epoch
         )
         answer = await self._to_controller.to(node).ask(
             CONTROLLED_SHUTDOWN,

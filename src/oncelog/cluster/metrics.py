@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.cluster.counts import CONNECTED, DISCONNECTED, EXPIRED, Durations, SessionCounts
 
 if TYPE_CHECKING:
-    from oncelog.cluster.controller import ControllerContext
-    from oncelog.cluster.controller_events import Controller
+    from oncelog.cluster.controller.context import ControllerContext
+    from oncelog.cluster.controller.controller import Controller
     from oncelog.cluster.counts import InSyncCounts
-    from oncelog.cluster.fetchers import Fetchers
-    from oncelog.cluster.replicas import Replicas
+    from oncelog.cluster.replicas.fetchers import Fetchers
+    from oncelog.cluster.replicas.replicas import Replicas
     from oncelog.cluster.shared_topics import SharedTopics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -11,7 +11,7 @@ from oncelog.coordination import sleep
 from oncelog.wire import ErrorCode, message_class
 
 if TYPE_CHECKING:
-    from oncelog.cluster.channels import Channels
+    from oncelog.cluster.channel import Channels
     from oncelog.cluster.members import ClusterMembers
     from oncelog.environment import Clock
 

@@ -5,35 +5,33 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from oncelog.cluster.asking import SessionEndedError, ask, within
 from oncelog.cluster.config_writes import change_configs
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.scram_credentials import USERS
-from oncelog.cluster.zookeeper.session import Children, GetChildren
-from oncelog.cluster.zookeeper.znodes import ConfigEntity, desanitize, paths, sanitize
+from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, within
+from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, SetData, ZooKeeperError
+from oncelog.cluster.zookeeper.znodes import ConfigEntity, decode_config, desanitize, encode_config, paths, sanitize
 from oncelog.coordination import Parked, start
-from oncelog.coordination.one_at_a_time import OneAtATime
-from oncelog.security.kinds import Scram
-from oncelog.security.scram_server import ScramCredential
+from oncelog.coordination.flows import OneAtATime
+from oncelog.security.scram import ScramCredential
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
     from oncelog.cluster.configs import ClusterConfigs
     from oncelog.cluster.zookeeper.session import ZooKeeper
     from oncelog.environment import Clock
+    from oncelog.security.values import Scram
 
 logger = logging.getLogger("oncelog.broker")
 
 TIMEOUT_MS = 30_000
 """The requests name none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
-
 MECHANISMS = {1: Scram.SHA_256, 2: Scram.SHA_512}
 """By their numbers in requests."""
 NUMBERS = {mechanism: number for number, mechanism in MECHANISMS.items()}
-
 EMPTY_NAME = ApiError(ErrorCode.unacceptable_credential, "Username must not be empty")
 UNKNOWN_MECHANISM = ApiError(ErrorCode.unsupported_sasl_mechanism, "Unknown SCRAM mechanism")
 TOO_FEW = ApiError(ErrorCode.unacceptable_credential, "Too few iterations")
@@ -41,6 +39,68 @@ TOO_MANY = ApiError(ErrorCode.unacceptable_credential, "Too many iterations")
 TWICE = ApiError(ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request")
 NOT_THERE = ApiError(ErrorCode.resource_not_found, "Attempt to delete a user credential that does not exist")
 TIMED_OUT = ApiError(ErrorCode.request_timed_out, "ZooKeeper has not answered in time")
+
+USERS = "users"
+PATIENCE_MS = 2_000
+CHANGED_MEANWHILE = (ZooKeeperError.BAD_VERSION, ZooKeeperError.NODE_EXISTS, ZooKeeperError.NO_NODE)
+
+
+class ScramCredentials:
+    """A password that was changed is another one at once. While ZooKeeper is not reached, what it had last counts."""
+
+    def __init__(self, configs: ClusterConfigs, clock: Clock) -> None:
+        self._configs = configs
+        self._clock = clock
+        self._last: dict[str, dict[str, str]] = {}
+
+    async def credential(self, mechanism: Scram, username: str) -> ScramCredential | None:
+        """None for a user that is not known."""
+        if not username:
+            return None
+        reading = start(self._configs.stored(ConfigEntity(USERS, sanitize(username))))
+        stored = await within(self._clock, PATIENCE_MS, reading)
+        if stored is None:
+            stored = self._last.get(username, {})
+        elif stored:
+            self._last[username] = stored
+        else:
+            self._last.pop(username, None)
+        text = stored.get(mechanism)
+        if text is None:
+            return None
+        try:
+            return ScramCredential.parse(text)
+        except ValueError as error:
+            logger.warning("%s of user %s in ZooKeeper is left alone: %s", mechanism, username, error)
+            return None
+
+
+async def change_user(
+    zookeeper: ZooKeeper, username: str, mechanism: Scram, credential: ScramCredential | None
+) -> bool:
+    """Give a user a password, or take it away; whether there was one before. Raises SessionEndedError.
+
+    It is done as `kafka-configs --zookeeper` does it: there need be no broker yet.
+    """
+    entity = ConfigEntity(USERS, sanitize(username))
+    path = paths.config(USERS, entity.entity)
+    for parent in (*paths.parents(path), *paths.parents(paths.CONFIG_CHANGE)):
+        await ask(zookeeper, Create(parent))
+    written: object = CHANGED_MEANWHILE[0]
+    had_one = False
+    while written in CHANGED_MEANWHILE:
+        found = await ask(zookeeper, GetData(path))
+        config = decode_config(USERS, entity.entity, found.data) if isinstance(found, Data) else {}
+        had_one = config.pop(mechanism, None) is not None
+        if credential is None and not had_one:
+            return False
+        if credential is not None:
+            config[mechanism] = str(credential)
+        data = encode_config(config)
+        write = SetData(path, data, found.stat.version) if isinstance(found, Data) else Create(path, data)
+        written = await ask(zookeeper, write)
+    await ask(zookeeper, Create(paths.CONFIG_CHANGE, entity.encode(), is_sequential=True))
+    return had_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,30 +130,24 @@ class CredentialChange:
         return None
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    cluster_configs: ClusterConfigs
-    zookeeper: ZooKeeper
-
-
 class ClusterScramUsers:
     """One change at a time, so that each begins with what the one before has left."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, configs: ClusterConfigs, zookeeper: ZooKeeper) -> None:
+        self._clock = clock
+        self._configs = configs
+        self._zookeeper = zookeeper
         self._changes = OneAtATime()
 
     async def all(self) -> dict[str, dict[Scram, int]]:
         """The iterations of each user's mechanisms. Raises SessionEndedError."""
-        found = await ask(self._broker.zookeeper, GetChildren(paths.config_type(USERS)))
+        found = await ask(self._zookeeper, GetChildren(paths.config_type(USERS)))
         names = found.names if isinstance(found, Children) else ()
         return await self.of([desanitize(name) for name in sorted(names)])
 
     async def of(self, users: Sequence[str]) -> dict[str, dict[Scram, int]]:
         """Of those that have such credentials."""
-        stored = await self._broker.cluster_configs.stored_each([_entity(user) for user in users])
+        stored = await self._configs.stored_each([_entity(user) for user in users])
         found = {user: _iterations(user, configs) for user, configs in zip(users, stored, strict=True)}
         return {user: one for user, one in found.items() if one}
 
@@ -103,7 +157,7 @@ class ClusterScramUsers:
         if problem is not None:
             return problem
         changed: Parked[tuple[ApiError | None]] = start(self._in_turn(user, changes))
-        answered = await within(self._broker.clock, TIMEOUT_MS, changed)
+        answered = await within(self._clock, TIMEOUT_MS, changed)
         return TIMED_OUT if answered is None else answered[0]
 
     async def _in_turn(self, user: str, changes: Sequence[CredentialChange]) -> tuple[ApiError | None]:
@@ -116,7 +170,7 @@ class ClusterScramUsers:
             self._changes.leave()
 
     async def _change(self, user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
-        configs = await self._broker.cluster_configs.stored(_entity(user))
+        configs = await self._configs.stored(_entity(user))
         for one in changes:
             mechanism = MECHANISMS[one.mechanism]
             if one.new is not None:
@@ -127,7 +181,7 @@ class ClusterScramUsers:
                 configs[mechanism] = str(credential)
             elif configs.pop(mechanism, None) is None:
                 return NOT_THERE
-        return await change_configs(self._broker.zookeeper, _entity(user), configs)
+        return await change_configs(self._zookeeper, _entity(user), configs)
 
 
 def _problem(user: str, changes: Sequence[CredentialChange]) -> ApiError | None:

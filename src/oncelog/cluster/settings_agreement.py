@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS
 from oncelog.broker.config.shared_settings import AGREED, SHARED, without_other_names
-from oncelog.cluster.asking import SessionEndedError, ask, read_each
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, read_each
 from oncelog.cluster.zookeeper.session import (
     Children,
     Create,
@@ -29,8 +29,8 @@ from oncelog.coordination import sleep, start
 
 if TYPE_CHECKING:
     from oncelog.broker.config.setting import Value
-    from oncelog.cluster.watchers import Watchers
     from oncelog.cluster.zookeeper.session import Watched, ZooKeeper
+    from oncelog.cluster.zookeeper.watches import Watchers
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")

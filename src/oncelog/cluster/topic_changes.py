@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from oncelog.broker.storage.auto_creation import replication_factor
-from oncelog.cluster.asking import SessionEndedError, ask, read_each, within
 from oncelog.cluster.config_writes import write_configs
-from oncelog.cluster.controller import (
-    ApiError,
-    Placement,
-    TopicAssignment,
-    decode_assignment,
-    grown_topic,
-    new_topic,
-    new_topic_problem,
-    order_to_delete,
-    place,
-)
-from oncelog.cluster.controller import grow as place_more
+from oncelog.cluster.controller.placement import Placement, new_topic_problem, place
+from oncelog.cluster.controller.placement import grow as place_more
+from oncelog.cluster.controller.values import ApiError, TopicAssignment
+from oncelog.cluster.controller.znodes import decode_assignment, grown_topic, new_topic, order_to_delete
+from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, read_each, within
 from oncelog.cluster.zookeeper.session import (
     Children,
     Data,

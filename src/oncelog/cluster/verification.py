@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from oncelog.broker.coordinators.session_guard import TransactionalProducer
+from oncelog.broker.coordinators.session_guard import Place, TransactionalProducer
+from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import TRANSACTION_STATE
 from oncelog.cluster.channel import ChannelError
 from oncelog.wire import ErrorCode, message_class, message_module
@@ -20,7 +21,7 @@ from oncelog.wire import ErrorCode, message_class, message_module
 if TYPE_CHECKING:
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.storage.topics import Topics
-    from oncelog.cluster.channels import Channels
+    from oncelog.cluster.channel import Channels
     from oncelog.cluster.members import ClusterMembers
 
 logger = logging.getLogger("oncelog.broker")
@@ -44,6 +45,18 @@ class TransactionVerification:
         self._members = members
         self._channels = channels
         self._timeout_ms = timeout_ms
+
+    async def check(
+        self,
+        request: Request,
+        producer: TransactionalProducer,
+        partitions: Sequence[TopicPartition],
+        places: Sequence[Place],
+        *,
+        adds: bool,
+    ) -> Errors:
+        """As `PartitionVerification` says it. None comes late: what has to be known of that, the coordinator knows."""
+        return await (self.add(producer, partitions) if adds else self.verify(producer, partitions))
 
     async def verify(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
         """Whether each is part of the producer's open transaction. No wait may come between this and the appends.

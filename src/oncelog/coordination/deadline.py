@@ -1,15 +1,15 @@
-"""Waiting for something, but not for ever."""
+"""Deadlines, and the backoff between two tries."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oncelog.coordination.parked import Parked
+from oncelog.coordination.flows import Parked
 from oncelog.environment import Clock
 
 
 class Deadline:
-    """A moment by which several things are waited for, one after the other."""
+    """A point in time until which a flow waits for several values, one after the other."""
 
     __slots__ = ("_over", "_timer")
 
@@ -22,7 +22,7 @@ class Deadline:
         return self._over.is_released
 
     async def until(self, parked: Parked[Any]) -> bool:
-        """Wait for it; False if the moment comes first."""
+        """Wait for the value. False if the deadline passes first."""
         if not parked.is_released and not self._over.is_released:
             first: Parked[None] = Parked()
 
@@ -36,8 +36,23 @@ class Deadline:
         return parked.is_released
 
     def end(self) -> None:
-        """Nobody waits any more."""
+        """Cancel the timer."""
         self._timer.cancel()
 
     def _pass(self) -> None:
         self._over.release(None)
+
+
+JITTER = 0.2
+FAILURES_MAX = 32
+"""The number of failures in a row from which on the pause no longer grows."""
+
+
+def pause_range_ms(failures: int, first_ms: float, max_ms: float, growth: float = 2) -> tuple[float, float]:
+    """The range from which the pause after so many failures in a row is drawn.
+
+    It doubles with each failure up to a maximum, and spans 20 % either way, so that clients that failed together do not come
+    back together (KIP-580).
+    """
+    pause_ms = min(first_ms * growth ** min(failures - 1, FAILURES_MAX), max_ms)
+    return pause_ms * (1 - JITTER), min(pause_ms * (1 + JITTER), max_ms)

@@ -16,8 +16,16 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.commit_context import ANYONE, CommitContext
-from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups, MigrationPolicy
+from oncelog.groups.context import (
+    ANYONE,
+    CommitContext,
+    ConsumerLimits,
+    KnownTopic,
+    KnownTopics,
+    LimitsOfGroups,
+    MigrationPolicy,
+    Timestamps,
+)
 from oncelog.groups.coordinator import (
     CommitDecision,
     GroupCoordinator,
@@ -27,13 +35,16 @@ from oncelog.groups.coordinator import (
     Tombstones,
     TopicIds,
 )
-from oncelog.groups.group_offsets import FetchedOffset, GroupOffsets
 from oncelog.groups.members import MembersDecision
-from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
-from oncelog.groups.offsets import StoredOffset, TopicPartition
-from oncelog.groups.records import GroupRecord, decode, decode_of_member, encode
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopic, KnownTopics
+from oncelog.groups.offsets import FetchedOffset, GroupOffsets, StoredOffset, TopicPartition
+from oncelog.groups.records import (
+    CommittedOffset,
+    GroupRecord,
+    OffsetRecord,
+    decode,
+    decode_of_member,
+    encode,
+)
 
 __all__ = [
     "ANYONE",

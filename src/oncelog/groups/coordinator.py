@@ -15,7 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.coordination import Decision
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.groups.classic import (
     NO_SUCH_GROUP,
     ClassicGroupDescription,
@@ -24,15 +24,10 @@ from oncelog.groups.classic import (
     PendingResponse,
     describe,
 )
-from oncelog.groups.commit_context import CommitContext
-from oncelog.groups.consumer_limits import ConsumerLimits, LimitsOfGroups
-from oncelog.groups.group_offsets import GroupOffsets
+from oncelog.groups.context import NO_TOPICS, CommitContext, ConsumerLimits, KnownTopics, LimitsOfGroups, Timestamps
 from oncelog.groups.members import Group, Members
-from oncelog.groups.offset_records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, OffsetRecord
-from oncelog.groups.offsets import Offsets, TopicPartition
-from oncelog.groups.records import GroupRecord
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import NO_TOPICS, KnownTopics
+from oncelog.groups.offsets import GroupOffsets, Offsets, TopicPartition
+from oncelog.groups.records import NO_EXPIRY, NO_LEADER_EPOCH, CommittedOffset, GroupRecord, OffsetRecord
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50
@@ -44,7 +39,7 @@ _NONE = ErrorCode.none
 
 
 class OffsetToCommit(NamedTuple):
-    """What a request asks to commit for one partition."""
+    """The offset to commit for one partition."""
 
     topic: str
     topic_id: UUID
@@ -204,7 +199,7 @@ class GroupCoordinator:
     def check_commit(
         self, group: str, member: CommitContext, offsets: Sequence[OffsetToCommit] = (), *, in_transaction: bool = False
     ) -> ErrorCode:
-        """Whether this member may commit now. A group that is not there is made by whoever names no generation."""
+        """Check that this member may commit now. A commit without a generation makes a group that does not exist."""
         found = self.members.find(group)
         if found is None:
             return _NONE if member.generation < 0 else ErrorCode.group_id_not_found
@@ -225,7 +220,7 @@ class GroupCoordinator:
         return _NONE if found is None else found.check_fetch(member_id, epoch)
 
     def offsets_of(self, group: str, require_stable: bool) -> GroupOffsets:
-        """What a reader is told of the group at this moment (OffsetFetch).
+        """The offsets of the group at this moment (OffsetFetch).
 
         Errors: unstable_offset_commit, where `require_stable` meets an open transaction (KIP-447).
         """
@@ -242,7 +237,9 @@ class GroupCoordinator:
     def list_groups(
         self, names: Iterable[str], states: Collection[str] = (), types: Collection[str] = ()
     ) -> tuple[ListedGroup, ...]:
-        """Those of the named that are there, in one of the states and of one of the types, in lower case; none given means any."""
+        """The named groups that exist, in one of the states and of one of the types, in lower case. No states or types
+        means any.
+        """
         return tuple(
             ListedGroup(group.name, group.protocol_type or "", group.state.value, group.type.value)
             for group in (self.members.find(name) for name in names)

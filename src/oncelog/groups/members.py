@@ -1,7 +1,7 @@
 """The members of every group, whichever protocol they follow, and which protocol a group follows.
 
-Routes each request to the protocol that its group follows: `classic/` or `consumer/`. An empty group follows whoever joins it
-next.
+Routes each request to the protocol that its group follows: `classic/` or `consumer/`. An empty group follows the
+next member that joins it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,8 @@ from oncelog.groups.classic import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.consumer_limits import LimitsOfGroups, MigrationPolicy
+from oncelog.groups.context import KnownTopics, LimitsOfGroups, MigrationPolicy, Timestamps
 from oncelog.groups.records import GroupRecord
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ class Members:
             self.classic.replay_offsets_of(name)
 
     def loaded(self, names: Collection[str], now: Timestamps) -> None:
-        """These groups are replayed to the end: from now on their members have to be heard from."""
+        """These groups are replayed to the end: from now on their members have to send heartbeats."""
         self.classic.loaded(names, now)
         if self._consumers is not None:
             self._consumers.loaded(names, now)
@@ -276,7 +274,7 @@ class Members:
         return self.classic.unload(name, now)
 
     def every_name(self) -> frozenset[str]:
-        """Those too of which nothing is recorded yet."""
+        """The names of all groups, with those that have no record yet."""
         return self.classic.names().union(() if self._consumers is None else self._consumers.groups)
 
 

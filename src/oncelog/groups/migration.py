@@ -9,7 +9,8 @@ from collections.abc import Collection
 
 from oncelog.groups.classic import ClassicGroup, GroupMetadataValue, StoredMember
 from oncelog.groups.consumer import ConsumerGroup
-from oncelog.groups.consumer.embedded import assignment_of, by_id, read_assignment, read_subscription
+from oncelog.groups.consumer.assignment import metadata_hash
+from oncelog.groups.consumer.classic_members import assignment_of, by_id, read_assignment, read_subscription
 from oncelog.groups.consumer.group import NEVER_MS
 from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember, Progress, Subscription
 from oncelog.groups.consumer.records import (
@@ -21,8 +22,7 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import STABLE
-from oncelog.groups.consumer.topics import metadata_hash
-from oncelog.groups.topics import KnownTopics
+from oncelog.groups.context import KnownTopics
 
 
 def upgraded(group: ClassicGroup, topics: KnownTopics, now_ms: int) -> tuple[ConsumerRecord, ...] | None:

@@ -1,4 +1,4 @@
-"""What is committed, and what waits for the end of a transaction. Only replayed records change it.
+"""Committed offsets, and offsets that are pending until their transaction ends. Only replayed records change them.
 
 A transactional offset is *pending* under its producer id until the marker of that producer reaches the partition of
 `__consumer_offsets`. A commit then replaces what is stored only where it is the later record of the two: the order of
@@ -12,7 +12,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
-from oncelog.groups.offset_records import CommittedOffset, OffsetRecord
+from oncelog.groups.records import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset, OffsetRecord
+from oncelog.wire import ErrorCode
 
 TopicPartition = tuple[str, int]
 
@@ -66,11 +67,13 @@ class Offsets:
         return writers is not None and partition in writers
 
     def partitions_of(self, group: str) -> frozenset[TopicPartition]:
-        """Those for which it has an offset, committed or pending."""
+        """The partitions with an offset of the group, committed or pending."""
         return frozenset(self.of_group(group)).union(self.pending_of_group(group))
 
     def topic_ids(self, home: int, group: str, partition: TopicPartition) -> set[UUID | None]:
-        """Of the topics that its offsets, committed and pending, are for: None where it is not known which."""
+        """The ids of the topic in the committed and the pending offsets for this partition; None stands for an unknown
+        one.
+        """
         writers = self._writers.get(group, {}).get(partition, ())
         found = [self._pending.get((home, one), {}).get((group, partition)) for one in writers]
         found.append(self.of_group(group).get(partition))
@@ -136,3 +139,47 @@ class Offsets:
             del partitions[partition]
         if not partitions:
             del self._writers[group]
+
+
+class FetchedOffset(NamedTuple):
+    """The answer for one partition; -1, -1 and "" where nothing is committed or there is an error."""
+
+    topic: str
+    partition: int
+    error: ErrorCode = ErrorCode.none
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+class GroupOffsets(NamedTuple):
+    """The offsets of a group. A copy does not change with later commits.
+
+    Partitions are `unstable` while an open transaction has committed offsets for them. A reader of stable offsets
+    waits for its end (KIP-447).
+    """
+
+    committed: Mapping[TopicPartition, StoredOffset]
+    unstable: Collection[TopicPartition]
+
+    def copy(self) -> GroupOffsets:
+        return GroupOffsets(dict(self.committed), frozenset(self.unstable))
+
+    def fetched(self, partition: TopicPartition) -> FetchedOffset:
+        """Errors: unstable_offset_commit."""
+        if partition in self.unstable:
+            return FetchedOffset(*partition, ErrorCode.unstable_offset_commit)
+        stored = self.committed.get(partition)
+        if stored is None:
+            return FetchedOffset(*partition)
+        committed = stored.committed
+        return FetchedOffset(*partition, ErrorCode.none, committed.offset, committed.leader_epoch, committed.metadata)
+
+
+GROUP_NOT_FOUND_VERSION = 9
+
+
+def offset_commit_error(error: ErrorCode, version: int) -> ErrorCode:
+    if error is ErrorCode.group_id_not_found and version < GROUP_NOT_FOUND_VERSION:
+        return ErrorCode.illegal_generation
+    return error

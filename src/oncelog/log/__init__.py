@@ -2,48 +2,51 @@
 
 from oncelog.log.checkpoints import (
     LOG_START_OFFSETS,
+    OWN_CHECKPOINT,
     PARTITION_METADATA,
+    LogDigest,
     NodeIdentity,
+    OwnCheckpoint,
     PartitionOffsets,
     read_epoch_starts,
+    read_own_checkpoint,
     read_topic_id,
     uuid_of,
     uuid_text,
+    write_own_checkpoint,
     write_topic_id,
 )
 from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
-from oncelog.log.damage import DamagedLogError, UnknownEpochError
-from oncelog.log.data_directory import DataDirectory, DirectoryState, LogPoints
+from oncelog.log.data_directory import (
+    DataDirectory,
+    DirectoryState,
+    LogPoints,
+    PartitionKey,
+    Standing,
+    delete_partition,
+)
+from oncelog.log.durability import SyncPoint
 from oncelog.log.following import Followed
-from oncelog.log.found_partitions import PartitionKey, Standing
 from oncelog.log.future_log import FutureLog, FutureSync
-from oncelog.log.kept_epochs import NO_LEADER_EPOCH
-from oncelog.log.log_directories import LogDirectories
+from oncelog.log.leader_epochs import NO_LEADER_EPOCH
+from oncelog.log.log_directories import LogDirectories, Reserve
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
 from oncelog.log.opening import open_log
 from oncelog.log.outcome import (
     AbortedTransaction,
     ActiveProducer,
     Appended,
+    DamagedLogError,
     LogSlice,
     OpenTransaction,
     Origin,
     Refused,
     TimestampOffset,
-)
-from oncelog.log.own_checkpoint import (
-    OWN_CHECKPOINT,
-    LogDigest,
-    OwnCheckpoint,
-    read_own_checkpoint,
-    write_own_checkpoint,
+    UnknownEpochError,
 )
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import LoadedLog, RecoveryReport, sync_segments
-from oncelog.log.removal import delete_partition
-from oncelog.log.reserve import Reserve
 from oncelog.log.scan import ScannedBatch
-from oncelog.log.unsynced import SyncPoint
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay, taking_back
 
 __all__ = [

@@ -1,8 +1,12 @@
-"""The settings of one log. Names, units and defaults are those of Kafka's topic settings."""
+"""The settings of one log, and the batches that they refuse. Names, units and defaults are those of Kafka's topic settings."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+
+from oncelog.log.outcome import Origin, Refused
+from oncelog.records import NO_TIMESTAMP, BatchHeader, TimestampType
+from oncelog.wire import ErrorCode
 
 LONG_MAX = 2**63 - 1
 EPOCH_MIN, EPOCH_MAX = -1, 2**31 - 1
@@ -46,3 +50,30 @@ class LogConfig:
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)
         object.__setattr__(self, "stamps_append_time", self.message_timestamp_type == "LogAppendTime")
+
+
+_COORDINATOR, _OBLIGED = Origin.COORDINATOR, Origin.OBLIGED
+
+
+def refusal(
+    name: str, config: LogConfig, size_bytes: int, header: BatchHeader, origin: Origin, now_ms: int
+) -> Refused | None:
+    """Why the batch may not be appended, or None."""
+    if origin is _OBLIGED:
+        return None
+    if size_bytes > config.max_message_bytes:
+        message = f"{name}: a batch of {size_bytes} bytes is larger than {config.max_message_bytes}"
+        return Refused(ErrorCode.message_too_large, message)
+    if size_bytes > config.segment_bytes:
+        message = f"{name}: a batch of {size_bytes} bytes does not fit into a segment of {config.segment_bytes}"
+        return Refused(ErrorCode.record_list_too_large, message)
+    if config.stamps_append_time or origin is _COORDINATOR:
+        return None
+    if header.timestamp_type is TimestampType.LOG_APPEND_TIME:
+        return Refused(ErrorCode.invalid_timestamp, f"{name}: only the broker sets the log append time")
+    base_ms, max_ms = header.base_timestamp_ms, header.max_timestamp_ms
+    is_early = base_ms != NO_TIMESTAMP and now_ms - base_ms > config.message_timestamp_before_max_ms
+    if is_early or max_ms - now_ms > config.message_timestamp_after_max_ms:
+        message = f"{name}: timestamps from {base_ms} to {max_ms} are too far from the broker's time, {now_ms}"
+        return Refused(ErrorCode.invalid_timestamp, message)
+    return None

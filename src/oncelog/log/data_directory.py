@@ -1,12 +1,14 @@
-"""One log directory: who owns it, how it was left, and what is known of its partitions before they are opened."""
+"""One log directory: its lock and its checkpoints, the partitions that a start finds in it, and removal with a delay."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
+from uuid import UUID
 
-from oncelog.environment import Disk, DiskError, Lock
+from oncelog.environment import Clock, Disk, DiskError, Lock
 from oncelog.log.checkpoints import (
     CLEANED_OFFSETS,
     HIGH_WATERMARKS,
@@ -19,16 +21,53 @@ from oncelog.log.checkpoints import (
     read_cleaned_offsets,
     read_identity,
     read_partition_offsets,
+    read_topic_id,
     write_identity,
     write_partition_offsets,
 )
 from oncelog.log.names import (
     DELETED_DIRECTORY,
+    deleted_directory,
     future_partition_of,
     moves_in,
     partition_directory,
     partition_of,
 )
+
+
+def remove_later(disk: Disk, clock: Clock, paths: Sequence[str], delay_ms: int) -> None:
+    """Remove files or directories in the background, once `delay_ms` is over."""
+
+    def remove() -> None:
+        for path in paths:
+            disk.remove(path)
+
+    def removed(error: DiskError | None) -> None:
+        if error is not None:
+            raise error
+
+    def begin() -> None:
+        disk.in_background(remove, removed)
+
+    if delay_ms > 0:
+        clock.call_later(delay_ms, begin)
+    else:
+        begin()
+
+
+def delete_partition(
+    disk: Disk, clock: Clock, directory: str, topic: str, partition: int, unique_id: UUID, delay_ms: int
+) -> None:
+    """Give a partition's directory the name of a deleted one at once, and remove it once `delay_ms` is over.
+
+    A replica may have left, come back and leave again within that time: then the name is taken.
+    """
+    parent, _, _ = directory.rpartition("/")
+    while disk.exists(deleted := f"{parent}/{deleted_directory(topic, partition, unique_id)}"):
+        unique_id = UUID(int=(unique_id.int + 1) % 2**128)
+    disk.rename(directory, deleted)
+    remove_later(disk, clock, [deleted], delay_ms)
+
 
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -221,3 +260,100 @@ class DataDirectory:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+PartitionKey = tuple[str, int]
+
+
+class Standing(Enum):
+    """What a partition is that a start finds in a log directory."""
+
+    CURRENT = "as far as is known, the partition"
+    DOUBTFUL = (
+        "the partition was made while the directory was absent: it is another one's, unless it was moved there since"
+    )
+    LEFT_OVER = "of a topic that was deleted, or of a replica that was left"
+
+
+class KnownPartitions(Protocol):
+    """What the node knows of its partitions."""
+
+    def standing(self, key: PartitionKey, directory_id: str) -> Standing: ...
+
+    def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
+        """Whether the node has a partition of this topic under this name."""
+        ...
+
+
+class FoundPartitions:
+    """`places` has the log directory of each. What is left over is removed, and a move that the stop has cut short is finished."""
+
+    __slots__ = ("_disk", "places", "sources")
+
+    def __init__(self, disk: Disk, directories: Sequence[DataDirectory], known: KnownPartitions) -> None:
+        """Raises DiskError if one is in two places."""
+        self._disk = disk
+        self.places: dict[PartitionKey, DataDirectory] = {}
+        self.sources: dict[PartitionKey, DataDirectory] = {}
+        """Where those were whose move is finished now."""
+        found: dict[PartitionKey, dict[DataDirectory, Standing]] = {}
+        for directory in directories:
+            directory.remove_deleted()
+            directory_id = _id_of(directory)
+            for key in directory.partitions():
+                found.setdefault(key, {})[directory] = known.standing(key, directory_id)
+        for key, standings in found.items():
+            for directory, standing in standings.items():
+                if self._is_left_over(key, directory, standing, standings.values(), known):
+                    disk.remove(directory.partition_path(*key))
+                elif key in self.places:
+                    self._finish_move(key, self.places[key], directory)
+                else:
+                    self.places[key] = directory
+
+    def _is_left_over(
+        self,
+        key: PartitionKey,
+        directory: DataDirectory,
+        standing: Standing,
+        every: Collection[Standing],
+        known: KnownPartitions,
+    ) -> bool:
+        if standing is not Standing.DOUBTFUL:
+            return standing is Standing.LEFT_OVER
+        if Standing.CURRENT in every:
+            return True
+        return not known.has(key, self._topic_id(directory.partition_path(*key)))
+
+    def _topic_id(self, partition_path: str) -> UUID | None:
+        """None where a power cut has left nothing of the file, or a torn one."""
+        path = f"{partition_path}/{PARTITION_METADATA}"
+        if not self._disk.exists(path):
+            return None
+        # For the error of a disk that fails, which must not be taken for a torn file.
+        self._disk.read_file(path)
+        with suppress(DiskError):
+            return read_topic_id(self._disk, path)
+        return None
+
+    def _finish_move(self, key: PartitionKey, one: DataDirectory, other: DataDirectory) -> None:
+        """A partition that is in two directories was moved, and the stop came before the old one was gone.
+
+        The new one has everything, since before it got its name. Raises DiskError where no move has left two.
+        """
+        source, target = sorted((one, other), key=lambda directory: directory.moves_of(*key))
+        if source.moves_of(*key) == target.moves_of(*key):
+            raise DiskError(
+                f"partition {partition_directory(*key)} is in two log directories, {one.path} and "
+                f"{other.path}: move the one that is not wanted to somewhere else"
+            )
+        # Nothing says in what order two disks keep their names.
+        target.keep_names()
+        self._disk.remove(source.partition_path(*key))
+        self.places[key] = target
+        self.sources[key] = source
+
+
+def _id_of(directory: DataDirectory) -> str:
+    identity = directory.identity()
+    return "" if identity is None else identity.directory_id

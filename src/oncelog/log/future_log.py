@@ -14,6 +14,7 @@ from uuid import UUID
 
 from oncelog.environment import Disk, DiskError, File, Share, Syncable
 from oncelog.log.checkpoints import PARTITION_METADATA, write_topic_id
+from oncelog.log.durability import SyncPoint
 from oncelog.log.names import (
     LEADER_EPOCHS,
     LOG,
@@ -26,7 +27,6 @@ from oncelog.log.names import (
 )
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.segment import Segment
-from oncelog.log.unsynced import SyncPoint
 
 SEGMENT_SUFFIXES = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 STEP_BYTES = 512 * 1024

@@ -1,4 +1,4 @@
-"""The log directories of a node: which of them is its home, and in which of them each partition is.
+"""The log directories of a node: which of them is its home, in which of them each partition is, and the room kept back in them.
 
 Each has its own lock, `meta.properties`, checkpoints and mark of a clean stop. What a node keeps once is at home.
 """
@@ -8,18 +8,55 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from oncelog.environment import Disk, DiskError
+from oncelog.environment import Disk, DiskError, Share
 from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    OWN_CHECKPOINT,
     PARTITION_METADATA,
     RECOVERY_POINTS,
     NodeIdentity,
 )
-from oncelog.log.data_directory import DataDirectory, LogPoints
-from oncelog.log.found_partitions import FoundPartitions, KnownPartitions, PartitionKey
+from oncelog.log.data_directory import DataDirectory, FoundPartitions, KnownPartitions, LogPoints, PartitionKey
 from oncelog.log.names import partition_directory
-from oncelog.log.own_checkpoint import OWN_CHECKPOINT
+
+RESERVE = "oncelog-reserve"
+
+
+class Reserve:
+    """It is given up in two halves, and taken again as a whole. Giving it up may be asked for on any thread."""
+
+    def __init__(self, disk: Disk, directory: str, size_bytes: int) -> None:
+        """Raises DiskError. What is there of an earlier process counts."""
+        self._disk = disk
+        self._path = f"{directory}/{RESERVE}"
+        self.size_bytes = size_bytes
+        self.held_bytes = 0
+        if disk.exists(self._path):
+            file = disk.open(self._path)
+            self.held_bytes = file.size_bytes
+            file.close()
+
+    @property
+    def missing_bytes(self) -> int:
+        return self.size_bytes - self.held_bytes
+
+    def take(self) -> None:
+        """Raises DiskFullError, and DiskError."""
+        if self.missing_bytes:
+            self._disk.allocate(self._path, self.size_bytes)
+            self.held_bytes = self.size_bytes
+
+    def give_up(self, share: Share) -> bool:
+        """Make room for a write that may take so much; say whether there is more now. Raises DiskError."""
+        half = self.size_bytes // 2
+        if share is Share.NONE or not self.held_bytes or (share is Share.HALF and self.held_bytes <= half):
+            return False
+        left = half if self.held_bytes > half else 0
+        self._disk.allocate(self._path, left)
+        self.held_bytes = left
+        return True
+
 
 PREFERRED_MAX = 10_000
 """For so many partitions that are not there yet the directory is remembered."""

@@ -12,16 +12,16 @@ from typing_extensions import Buffer
 from oncelog.environment import Clock, Disk, DiskError, Share, Syncable
 from oncelog.log.compaction import put_in_place
 from oncelog.log.config import LONG_MAX, LogConfig
+from oncelog.log.data_directory import delete_partition, remove_later
+from oncelog.log.durability import SyncPoint, Unsynced
 from oncelog.log.following import fitting
-from oncelog.log.kept_epochs import KeptEpochs
+from oncelog.log.leader_epochs import KeptEpochs
 from oncelog.log.log_offsets import LogOffsets
 from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.recovery import LoadedLog
-from oncelog.log.removal import delete_partition, remove_later
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import RELATIVE_OFFSET_MAX, Segment
 from oncelog.log.segments import Segments
-from oncelog.log.unsynced import SyncPoint, Unsynced
 
 NO_SEGMENT = -1
 """In the place of a segment's base offset: nothing of any segment stays."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from oncelog.environment import Clock, Disk
+from oncelog.log.checkpoints import LogDigest
 from oncelog.log.config import EPOCH_MAX, LONG_MAX, LogConfig
-from oncelog.log.own_checkpoint import LogDigest
 from oncelog.log.partition_log import PartitionLog
 from oncelog.log.recovery import LoadedLog, load_log
 

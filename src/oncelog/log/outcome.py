@@ -1,4 +1,4 @@
-"""What a log answers."""
+"""Values that a log returns, and errors that it raises."""
 
 from __future__ import annotations
 
@@ -7,8 +7,20 @@ from typing import NamedTuple
 
 from typing_extensions import Buffer
 
-from oncelog.environment import Share
+from oncelog.environment import DiskError, Share
 from oncelog.wire import ErrorCode
+
+
+class DamagedLogError(DiskError):
+    """Names the file and the offset. It is about one partition: the disk answers, and the others may be whole."""
+
+
+class UnknownEpochError(DamagedLogError):
+    """A batch has a leader epoch that there was not: `epoch`."""
+
+    def __init__(self, damage: DamagedLogError, epoch: int) -> None:
+        super().__init__(str(damage))
+        self.epoch = epoch
 
 
 class Origin(Enum):

@@ -6,15 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
 from oncelog.environment import Clock, Disk, DiskFullError, Syncable
-from oncelog.log import timestamps
-from oncelog.log.aborted_check import digest_of
-from oncelog.log.config import LogConfig
-from oncelog.log.epoch_limit import epoch_beyond
+from oncelog.log.checkpoints import LogDigest
+from oncelog.log.cleanup import LogCompaction, LogRetention
+from oncelog.log.config import LogConfig, refusal
+from oncelog.log.durability import LogDurability, SyncPoint
+from oncelog.log.file_checks import digest_of
 from oncelog.log.following import Followed, leader_batches
-from oncelog.log.kept_epochs import NO_LEADER_EPOCH
-from oncelog.log.limits import refusal
-from oncelog.log.log_compaction import LogCompaction
-from oncelog.log.log_durability import LogDurability
+from oncelog.log.leader_epochs import NO_LEADER_EPOCH, epoch_beyond
 from oncelog.log.log_files import LogFiles
 from oncelog.log.log_offsets import LogOffsets
 from oncelog.log.outcome import (
@@ -25,13 +23,11 @@ from oncelog.log.outcome import (
     Refused,
     TimestampOffset,
 )
-from oncelog.log.own_checkpoint import LogDigest
+from oncelog.log.producers import replay
 from oncelog.log.recovery import LoadedLog, RecoveryReport, reload_producers
-from oncelog.log.replaying import replay
-from oncelog.log.retention import LogRetention
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.segment import Segment
-from oncelog.log.unsynced import SyncPoint
+from oncelog.log.segments import first_at_or_after, latest
 from oncelog.records import BatchHeader, ControlType, control_batch, stamped
 from oncelog.wire import ErrorCode
 
@@ -346,11 +342,11 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int, limit_offset: int) -> TimestampOffset | None:
         """The first record below `limit_offset` whose timestamp is not before `timestamp_ms`."""
-        return timestamps.first_at_or_after(self._segments, timestamp_ms, self._offsets.start, limit_offset)
+        return first_at_or_after(self._segments, timestamp_ms, self._offsets.start, limit_offset)
 
     def max_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp; None in an empty log."""
-        return timestamps.latest(self._segments, self._offsets.start)
+        return latest(self._segments, self._offsets.start)
 
     def digest(self) -> LogDigest:
         """What the transaction indexes hold below the recovery point, and where the log begins."""

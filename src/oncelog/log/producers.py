@@ -1,7 +1,7 @@
-"""What a partition knows of its producers: their last batches, and their open transactions.
+"""The producers of one partition: their last batches, and their open transactions.
 
-Checks decide and change nothing; `record_data` and `record_marker` are the only ways to change the state, live and when
-a log is read again.
+Checks decide and change nothing. `record_data` and `record_marker` are the only ways to change the state, live and when a log is
+read again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from oncelog.log.outcome import AbortedTransaction, ActiveProducer, OpenTransaction, Origin, Refused
-from oncelog.records import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, ControlType, next_sequence
+from oncelog.log.scan import ScannedBatch
+from oncelog.records import NO_SEQUENCE, SEQUENCE_MAX, BatchHeader, ControlType, next_sequence, read_control
 from oncelog.records.batch import NO_PRODUCER_EPOCH, TRANSACTIONAL_BIT
 from oncelog.wire import ErrorCode
 
@@ -295,3 +296,24 @@ class Producers:
             f"{self._name}: sequence {header.base_sequence} of producer {header.producer_id} "
             f"(epoch {header.producer_epoch}) does not follow {last_sequence}",
         )
+
+
+def replay(producers: Producers, batch: ScannedBatch) -> AbortedTransaction | None:
+    """Bring the producers up to date with a batch of the log."""
+    header = batch.header
+    if header.producer_id < 0:
+        return None
+    if not header.is_control:
+        producers.record_data(header, header.base_offset, header.max_timestamp_ms)
+        return None
+    marker = read_control(batch.data, batch.position_in_data)
+    if marker is None:
+        return None
+    return producers.record_marker(
+        marker.control,
+        header.producer_id,
+        header.producer_epoch,
+        marker.coordinator_epoch,
+        header.max_timestamp_ms,
+        header.base_offset,
+    )

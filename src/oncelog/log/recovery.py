@@ -7,14 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from oncelog.environment import Disk, Syncable
-from oncelog.log.aborted_check import aborted_in, doubtful
+from oncelog.log.checkpoints import LogDigest
 from oncelog.log.compaction import finish_replacements
 from oncelog.log.config import EPOCH_MAX, EPOCH_MIN, LONG_MAX, LogConfig
-from oncelog.log.continuity import check_segments, resume
-from oncelog.log.damage import DamagedLogError
-from oncelog.log.epoch_checkpoint import EpochCheckpoint, write_epochs
-from oncelog.log.epoch_limit import check_epoch
-from oncelog.log.leader_epochs import LeaderEpochs
+from oncelog.log.file_checks import aborted_in, check_segments, doubtful, resume
+from oncelog.log.leader_epochs import EpochCheckpoint, LeaderEpochs, check_epoch, recovered_epochs, write_epochs
 from oncelog.log.names import (
     DELETED,
     LOG,
@@ -25,14 +22,11 @@ from oncelog.log.names import (
     offset_name,
     offset_of,
 )
-from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.own_checkpoint import LogDigest
-from oncelog.log.producers import Producers
-from oncelog.log.recovered_epochs import recovered_epochs
-from oncelog.log.replaying import replay
+from oncelog.log.outcome import AbortedTransaction, DamagedLogError
+from oncelog.log.producer_snapshots import Snapshots
+from oncelog.log.producers import Producers, replay
 from oncelog.log.scan import Fault, Scan
 from oncelog.log.segment import Segment
-from oncelog.log.snapshots import Snapshots
 from oncelog.records.batch import LENGTH_PREFIX_BYTES
 
 

@@ -1,15 +1,16 @@
-"""Reading a segment's batches one after the other, with a check of each."""
+"""Reads a segment's batches one after the other and checks each; keeps the end of a segment in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from typing_extensions import Buffer
+
 from oncelog.environment import File
-from oncelog.log.config import LONG_MAX
-from oncelog.records import HEADER_BYTES, BatchHeader, read_header
+from oncelog.log.config import EPOCH_MIN, LONG_MAX
+from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, batches, crc32c, crc_is_valid, read_header
 from oncelog.records.batch import CONTROL_BIT, CRC_FROM, LENGTH_PREFIX_BYTES, MAGIC
-from oncelog.records.checksum import crc32c
 from oncelog.records.control import control_problem
 
 CHUNK_BYTES = 1024 * 1024
@@ -135,3 +136,70 @@ class Scan:
 
     def _stop(self, reason: str) -> None:
         self.fault = Fault(self.position, self.next_offset, reason)
+
+
+def fault_in(
+    data: Buffer, position: int, offset: int, *, end_offset: int, leader_epoch_max: int, gaps_below: int
+) -> Fault | None:
+    """The first fault in whole batches, which are read from `position` on for the one that contains `offset`.
+
+    They end before `end_offset`. Below `gaps_below` offsets may be missing between them.
+    """
+    end, next_offset = 0, offset
+    try:
+        for at, header in batches(data):
+            reason = None
+            # The first batch may begin before the offset.
+            is_next = header.base_offset == next_offset or (at == 0 and header.base_offset < next_offset)
+            if not crc_is_valid(data, at, header):
+                reason = "the CRC-32C is not that of the bytes"
+            # What follows is not part of what the CRC covers.
+            elif not EPOCH_MIN <= header.leader_epoch <= leader_epoch_max:
+                reason = f"the leader epoch is {header.leader_epoch}, and there were {leader_epoch_max + 1}"
+            elif not (
+                (is_next or next_offset < header.base_offset <= gaps_below)
+                and max(next_offset, header.base_offset) <= header.last_offset < end_offset
+            ):
+                reason = f"the offset is {header.base_offset}"
+            if reason is not None:
+                return Fault(position + at, next_offset, reason)
+            end, next_offset = at + header.size_bytes, header.next_offset
+    except CorruptBatchError as error:
+        return Fault(position + end, next_offset, str(error))
+    if end != memoryview(data).nbytes:
+        return Fault(position + end, next_offset, "a batch is cut short")
+    return None
+
+
+KEPT_BYTES_MAX = 16 * 1024
+"""What is larger is about as fast to read from the file again as it was to keep."""
+
+
+class KeptEnd:
+    """The batches that were written last, from one position to another without a gap; nothing at first."""
+
+    __slots__ = ("_chunks", "_end", "_start")
+
+    def __init__(self) -> None:
+        self._chunks: list[Buffer] = []
+        self._start = self._end = -1
+
+    def keep(self, chunks: Sequence[Buffer], size_bytes: int, end: int) -> None:
+        """Keep a batch that ends at `end`, if it is small. What does not reach up to it, or would be too much, goes."""
+        if size_bytes > KEPT_BYTES_MAX:
+            return
+        if self._end != end - size_bytes or end - self._start > KEPT_BYTES_MAX:
+            self._chunks = []
+            self._start = end - size_bytes
+        self._chunks += chunks
+        self._end = end
+
+    def between(self, start: int, end: int) -> bytes | None:
+        """The bytes from `start` to `end`, where the segment ends; None if they are not all here."""
+        if self._end != end or self._start > start:
+            return None
+        return b"".join(self._chunks)[start - self._start :]
+
+    def forget(self) -> None:
+        self._chunks = []
+        self._start = self._end = -1

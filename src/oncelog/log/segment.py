@@ -10,16 +10,12 @@ from typing import NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.environment import Disk, File, Share
-from oncelog.log.batch_check import fault_in
 from oncelog.log.config import LONG_MAX, LogConfig
-from oncelog.log.damage import DamagedLogError
-from oncelog.log.kept_end import KeptEnd
+from oncelog.log.index_files import NO_TIMESTAMP, OffsetIndex
 from oncelog.log.names import DELETED, LOG, offset_name
-from oncelog.log.offset_index import OffsetIndex
-from oncelog.log.outcome import LogSlice
-from oncelog.log.scan import Scan, ScannedBatch
+from oncelog.log.outcome import DamagedLogError, LogSlice
+from oncelog.log.scan import KeptEnd, Scan, ScannedBatch, fault_in
 from oncelog.log.segment_indexes import SegmentIndexes
-from oncelog.log.time_index import NO_TIMESTAMP
 from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
 from oncelog.records.batch import MAGIC
 

@@ -25,7 +25,7 @@ from uuid import UUID
 
 from oncelog.environment import Disk, File
 from oncelog.log.names import LOG, offset_name, offset_of
-from oncelog.records.checksum import crc32c
+from oncelog.records import crc32c
 
 PREFIX = "oncelog-wal-"
 SUFFIX = ".log"

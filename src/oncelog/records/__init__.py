@@ -1,14 +1,17 @@
 """Record batches as bytes: headers, checks, control records, codecs, partitioners.
 
-The Arrow kernels are in `oncelog.records.arrow`, which is not imported here: it needs the extra [spark].
+`oncelog.records.arrow` and `oncelog.records.from_arrow` are not imported here: they need the extra [spark].
 """
 
-from oncelog.records.aborted import AbortedFilter
+from fastcrc.crc32 import iscsi as crc32c
+
 from oncelog.records.batch import (
     BATCH_BYTES_MAX,
     HEADER_BYTES,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    SEQUENCE_MAX,
     BatchHeader,
     TimestampType,
     batches,
@@ -16,17 +19,26 @@ from oncelog.records.batch import (
     check_batch,
     crc_is_valid,
     decode_batch,
+    next_sequence,
     read_header,
+    sequence_before,
     stamp_producer,
     stamped,
 )
 from oncelog.records.compression import Codec
-from oncelog.records.control import ControlType, EndTransactionMarker, control_batch, read_control
-from oncelog.records.errors import CorruptBatchError, InvalidRecordError, RecordsError, UnsupportedCompressionError
-from oncelog.records.partitioning import crc32_partition, murmur2, murmur2_partition
+from oncelog.records.control import AbortedFilter, ControlType, EndTransactionMarker, control_batch, read_control
 from oncelog.records.produced import Effort, Form, Prepared, prepare
-from oncelog.records.record import NO_TIMESTAMP, Record
-from oncelog.records.sequence import NO_SEQUENCE, SEQUENCE_MAX, next_sequence, sequence_before
+from oncelog.records.record import (
+    NO_TIMESTAMP,
+    CorruptBatchError,
+    InvalidRecordError,
+    Record,
+    RecordsError,
+    UnsupportedCompressionError,
+    crc32_partition,
+    murmur2,
+    murmur2_partition,
+)
 
 __all__ = [
     "BATCH_BYTES_MAX",
@@ -55,6 +67,7 @@ __all__ = [
     "check_batch",
     "control_batch",
     "crc32_partition",
+    "crc32c",
     "crc_is_valid",
     "decode_batch",
     "murmur2",

@@ -26,19 +26,34 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
+from fastcrc.crc32 import iscsi as crc32c
 from typing_extensions import Buffer
 
-from oncelog.records.checksum import crc32c
 from oncelog.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress, decompress, lz4_blocks_stand_alone
-from oncelog.records.errors import (
+from oncelog.records.inside import check_records
+from oncelog.records.record import (
     CorruptBatchError,
     DecompressedSizeError,
     InvalidRecordError,
+    Record,
     UnsupportedCompressionError,
+    decode_records,
+    encode_records,
 )
-from oncelog.records.inside import check_records
-from oncelog.records.record import Record, decode_records, encode_records
-from oncelog.records.sequence import NO_SEQUENCE, next_sequence
+
+SEQUENCE_MAX = 2**31 - 1
+NO_SEQUENCE = -1
+
+
+def next_sequence(sequence: int, count: int = 1) -> int:
+    """The sequence `count` records after `sequence`. What follows NO_SEQUENCE is 0."""
+    return (sequence + count) & SEQUENCE_MAX
+
+
+def sequence_before(sequence: int, count: int = 1) -> int:
+    """The sequence `count` records before `sequence`."""
+    return (sequence - count) & SEQUENCE_MAX
+
 
 MAGIC = 2
 HEADER_BYTES = 61

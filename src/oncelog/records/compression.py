@@ -12,7 +12,7 @@ from struct import Struct
 import cramjam
 from typing_extensions import Buffer
 
-from oncelog.records.errors import CorruptBatchError, DecompressedSizeError
+from oncelog.records.record import CorruptBatchError, DecompressedSizeError
 
 # A 1 MiB batch of zeros is a gigabyte in some codecs: the bound is what one batch may ask of the reader's memory.
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024

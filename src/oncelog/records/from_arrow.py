@@ -15,13 +15,13 @@ from oncelog.records.batch import (
     MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_SEQUENCE,
     BatchHeader,
     seal,
 )
 from oncelog.records.compression import Codec
 from oncelog.records.kernels import ALL_NULL, ALL_VALID, SOME_NULL, BytesColumn, ListColumn, encode_records
 from oncelog.records.record import NO_TIMESTAMP
-from oncelog.records.sequence import NO_SEQUENCE
 
 # An Arrow array of any type.
 Array = Any

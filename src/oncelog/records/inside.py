@@ -6,12 +6,17 @@ place of each are one slice, and slices are compared at the speed of the machine
 
 from __future__ import annotations
 
-from oncelog.records.columns import MANY_MAX
-from oncelog.records.errors import InvalidRecordError
-from oncelog.records.many_lengths import look_at_many
-from oncelog.records.record import RECORD_BYTES_MIN
-from oncelog.records.strides import FIRST, OFFSETS_PERIOD, SECOND_AND_LAST, SHORTEST_DELTAS, are_deltas, are_timestamps
-from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint
+from oncelog.records.many_lengths import (
+    FIRST,
+    MANY_MAX,
+    OFFSETS_PERIOD,
+    SECOND_AND_LAST,
+    SHORTEST_DELTAS,
+    are_deltas,
+    are_timestamps,
+    look_at_many,
+)
+from oncelog.records.record import RECORD_BYTES_MIN, VARLONG_BYTES_MAX, InvalidRecordError, read_varint
 
 NULL = 1
 """The length of what is null, -1, as nearly everybody writes it: in one byte."""

@@ -21,9 +21,14 @@ from oncelog.records.batch import (
     seal_packed,
 )
 from oncelog.records.compression import decompress
-from oncelog.records.errors import CorruptBatchError
-from oncelog.records.record import NO_TIMESTAMP, RECORD_BYTES_MIN
-from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
+from oncelog.records.record import (
+    NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
+    VARLONG_BYTES_MAX,
+    CorruptBatchError,
+    read_varint,
+    varint,
+)
 
 _NO_ATTRIBUTES = b"\0"
 

@@ -9,8 +9,145 @@ from __future__ import annotations
 from functools import cache
 from itertools import repeat
 
-from oncelog.records.columns import Columns, if_high
-from oncelog.records.strides import deltas
+SHORTEST_DELTAS = 64
+"""So many offset deltas have one byte."""
+OFFSETS_PERIOD = 8192
+"""So many have two at most, and the next ones have the same first two bytes again."""
+
+_ALONE = bytes(2 * number & 0x7F for number in range(SHORTEST_DELTAS))
+_FIRST_OF_64 = bytes(2 * number | 0x80 for number in range(SHORTEST_DELTAS))
+FIRST = _FIRST_OF_64 * (OFFSETS_PERIOD // SHORTEST_DELTAS)
+SECOND_AND_LAST = b"".join(bytes((byte,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS))
+_SECOND_OF_THREE = b"".join(
+    bytes((byte | 0x80,)) * SHORTEST_DELTAS for byte in range(OFFSETS_PERIOD // SHORTEST_DELTAS)
+)
+_FIRST_OF_ALL = _ALONE + FIRST[SHORTEST_DELTAS:]
+_WITHOUT_HIGH_BIT = bytes(byte ^ 0x80 for byte in range(256))
+
+
+def deltas(number: int, count: int) -> tuple[bytes, ...]:
+    """The offset deltas that count from `number`: the first bytes of all, the second ones, and the third ones if there are.
+
+    None is behind the end of a period. Where some have one byte, their second is 0. There are no columns for more than three.
+    """
+    period, slot = divmod(number, OFFSETS_PERIOD)
+    slots = slice(slot, slot + count)
+    if period == 0:
+        return _FIRST_OF_ALL[slots], SECOND_AND_LAST[slots]
+    if period < 0x80:
+        return FIRST[slots], _SECOND_OF_THREE[slots], bytes((period,)) * count
+    return ()
+
+
+def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count: int) -> bool:
+    """Whether the offset deltas that begin at every stride from `at` on count from `number`.
+
+    Each has `width` bytes, and none is behind the end of a period.
+    """
+    size_bytes = stride * count
+    columns = deltas(number, count)[:width]
+    for place, column in enumerate(columns, at):
+        if data[place : place + size_bytes : stride] != column:
+            return False
+    return len(columns) == width
+
+
+def are_timestamps(data: bytes, first: int, last: int, stride: int, count: int) -> bool:
+    """Whether all timestamps are as long as the one whose bytes are `first` to `last`: the bytes go on until there."""
+    size_bytes = stride * count
+    for at in range(first, last):
+        if not data[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii():
+            return False
+    return data[last : last + size_bytes : stride].isascii()
+
+
+MANY_MAX = 2048
+"""So many records are read together, at most."""
+
+_ONES = int.from_bytes(b"\1" * MANY_MAX)
+
+
+class Columns:
+    """Goes from field to field of `count` records. `heads` is what begins each, `width` bytes of it.
+
+    Records whose fields were of other sizes so far have their next one at another place: each place has a mask.
+    """
+
+    __slots__ = ("_heads", "_masks", "_read", "_width", "count", "ones")
+
+    def __init__(self, heads: bytes, width: int, count: int) -> None:
+        self._heads = heads
+        self._width = width
+        self.count = count
+        self.ones = _ONES >> 8 * (MANY_MAX - count)
+        """The column of a 1 in each record. A number below 256 times that is the column of this number."""
+        self._masks = {0: 0xFF * self.ones}
+        self._read: dict[int, int] = {}
+
+    @property
+    def places(self) -> int:
+        """The column of how many bytes are behind each record."""
+        column = 0
+        for place, mask in self._masks.items():
+            column |= place * self.ones & mask
+        return column
+
+    def next(self) -> int:
+        """The next byte of each record. Raises IndexError where a head has no more."""
+        column, masks = 0, {}
+        for place, mask in self._masks.items():
+            column |= self._at(place) & mask
+            masks[place + 1] = mask
+        self._masks = masks
+        return column
+
+    def next_of(self, some: int) -> int:
+        """The next byte of the records of a mask, and 0 for the others, which stay where they are. Raises IndexError."""
+        if not some:
+            return 0
+        column = 0
+        masks: dict[int, int] = {}
+        for place, mask in self._masks.items():
+            going = mask & some
+            if going:
+                column |= self._at(place) & going
+                masks[place + 1] = masks.get(place + 1, 0) | going
+            if going != mask:
+                masks[place] = masks.get(place, 0) | mask ^ going
+        self._masks = masks
+        return column
+
+    def pass_over(self) -> None:
+        """Go one byte ahead in each record, whatever it is."""
+        self._masks = {place + 1: mask for place, mask in self._masks.items()}
+
+    def skip(self, sizes: int) -> None:
+        """Go as many bytes ahead in each record as its column says."""
+        column = sizes.to_bytes(self.count)
+        masks: dict[int, int] = {}
+        others = column
+        while others:
+            size = others[0]
+            others = others.translate(None, bytes((size,)))
+            of_size = int.from_bytes(column.translate(bytes(size) + b"\xff" + bytes(0xFF - size)))
+            for place, mask in self._masks.items():
+                if going := mask & of_size:
+                    masks[place + size] = masks.get(place + size, 0) | going
+        self._masks = masks
+
+    def _at(self, place: int) -> int:
+        """The bytes at a place of all heads. They are kept: each mask that comes to the place asks for them."""
+        if place not in self._read:
+            if place >= self._width:
+                raise IndexError("a record has more before its value than its head")
+            self._read[place] = int.from_bytes(self._heads[place :: self._width])
+        return self._read[place]
+
+
+def if_high(column: int, ones: int) -> int:
+    """The mask of the records whose byte has its highest bit: of a varint, those that go on."""
+    return 0xFF * (column >> 7 & ones)
+
 
 LENGTH_BYTES_MAX = 2
 """The length of a record, and that of a value. A key's has one byte."""

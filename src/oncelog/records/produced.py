@@ -15,8 +15,14 @@ from oncelog.records.batch import (
     seal_packed,
 )
 from oncelog.records.compression import DECOMPRESSED_BYTES_MAX, Codec, compress
-from oncelog.records.errors import DecompressedSizeError, InvalidRecordError, RecordTooLargeError
-from oncelog.records.varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, read_varint
+from oncelog.records.record import (
+    VARINT_BYTES_MAX,
+    VARLONG_BYTES_MAX,
+    DecompressedSizeError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    read_varint,
+)
 
 KEYLESS_MAX = 100
 """So many places are told: a batch may have millions."""

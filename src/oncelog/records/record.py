@@ -1,16 +1,129 @@
-"""One record inside a batch.
+"""One record inside a batch, the partition that its key belongs to, and the errors of records that cannot be stored or read.
 
 length varint, attributes i8 (unused), timestamp delta varlong, offset delta varint,
 key length varint + key, value length varint + value,                        length -1 is null
 header count varint, each: key length varint + UTF-8 key, value length varint + value
+
+A varint is zigzag, seven bits to a byte, least significant first: not one of the unsigned ones of the flexible protocol messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+from zlib import crc32
 
-from oncelog.records.varint import VARLONG_BYTES_MAX, read_varint, varint
+from oncelog.wire.errors import ErrorCode, WireError
+
+
+class RecordsError(WireError):
+    """The bytes are not a record batch that may be stored or read. `error` is the protocol's code for it."""
+
+    error: ClassVar[ErrorCode] = ErrorCode.unknown_server_error
+
+
+class CorruptBatchError(RecordsError):
+    """Bytes are missing, or are not the ones that were written."""
+
+    error = ErrorCode.corrupt_message
+
+
+class DecompressedSizeError(CorruptBatchError):
+    """The records become more bytes than the reader has room for."""
+
+
+class RecordTooLargeError(RecordsError):
+    """The batch is larger than its topic takes."""
+
+    error = ErrorCode.message_too_large
+
+
+class InvalidRecordError(RecordsError):
+    """The bytes are what the producer sent, and a producer may not send them."""
+
+    error = ErrorCode.invalid_record
+
+
+class UnsupportedCompressionError(RecordsError):
+    """The batch names a codec that does not exist."""
+
+    error = ErrorCode.unsupported_compression_type
+
+
+VARINT_BYTES_MAX = 5
+VARLONG_BYTES_MAX = 10
+SMALL_VALUES = 1024
+
+
+def varint(value: int) -> bytes:
+    """A signed integer of at most 64 bits."""
+    return _SMALL[value] if 0 <= value < SMALL_VALUES else _encoded_varint(value)
+
+
+def _encoded_varint(value: int) -> bytes:
+    output = bytearray()
+    encoded = (value << 1) ^ (value >> 63)
+    while encoded > 0x7F:
+        output.append(encoded & 0x7F | 0x80)
+        encoded >>= 7
+    output.append(encoded)
+    return bytes(output)
+
+
+def read_varint(data: bytes | memoryview, position: int, size_bytes_max: int = VARINT_BYTES_MAX) -> tuple[int, int]:
+    """Read one integer; return it and the position after it.
+
+    Raises IndexError at the end of the data, and ValueError for an integer of more bytes than the width allows.
+    """
+    byte = data[position]
+    position += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), position
+    encoded = byte & 0x7F
+    for shift in range(7, 7 * size_bytes_max, 7):
+        byte = data[position]
+        position += 1
+        encoded |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            width_mask = 0xFFFF_FFFF if size_bytes_max == VARINT_BYTES_MAX else 0xFFFF_FFFF_FFFF_FFFF
+            encoded &= width_mask
+            return (encoded >> 1) ^ -(encoded & 1), position
+    raise ValueError(f"an integer of more than {size_bytes_max} bytes")
+
+
+# Lengths and offset deltas are small as a rule, and there are six of them in each record.
+_SMALL = [_encoded_varint(value) for value in range(SMALL_VALUES)]
+
+
+_MASK = 0xFFFF_FFFF
+_MULTIPLIER = 0x5BD1_E995
+_SEED = 0x9747_B28C
+_POSITIVE = 0x7FFF_FFFF
+
+
+def murmur2(key: bytes) -> int:
+    """The 32-bit hash of the Java client's default partitioner, unsigned."""
+    whole = len(key) & ~3
+    hashed = _SEED ^ len(key)
+    for position in range(0, whole, 4):
+        word = int.from_bytes(key[position : position + 4], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
+        hashed = (hashed * _MULTIPLIER & _MASK) ^ word
+    if whole != len(key):
+        hashed = (hashed ^ int.from_bytes(key[whole:], "little")) * _MULTIPLIER & _MASK
+    hashed = (hashed ^ hashed >> 13) * _MULTIPLIER & _MASK
+    return hashed ^ hashed >> 15
+
+
+def murmur2_partition(key: bytes, partition_count: int) -> int:
+    """Where the Java client puts a key: the hash without its sign bit, modulo the number of partitions."""
+    return (murmur2(key) & _POSITIVE) % partition_count
+
+
+def crc32_partition(key: bytes, partition_count: int) -> int:
+    """Where librdkafka's partitioner "consistent" puts a key."""
+    return crc32(key) % partition_count
+
 
 NO_TIMESTAMP = -1
 NO_OFFSET = -1
@@ -34,7 +147,7 @@ def encode_records(records: Sequence[Record], base_timestamp_ms: int) -> bytes:
     """The records one after the other; record n gets offset delta n."""
     return b"".join(
         [
-            _encoded(record, offset_delta, record.timestamp_ms - base_timestamp_ms)
+            _encoded_record(record, offset_delta, record.timestamp_ms - base_timestamp_ms)
             for offset_delta, record in enumerate(records)
         ]
     )
@@ -101,7 +214,7 @@ def _read_bytes(body: bytes, position: int, end: int) -> tuple[bytes | None, int
     return body[position:after], after
 
 
-def _encoded(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
+def _encoded_record(record: Record, offset_delta: int, timestamp_delta_ms: int) -> bytes:
     parts = [
         _NO_ATTRIBUTES,
         varint(_wrapped(timestamp_delta_ms)) if timestamp_delta_ms else _ZERO,

@@ -6,27 +6,29 @@ steps for their logs. `decide` says what LeaderAndIsr makes of a replica.
 """
 
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession
-from oncelog.replication.fetch_state import FetchReplicaState, FetchState
-from oncelog.replication.follower import EpochAsked, FetchedFromLeader, Follower
-from oncelog.replication.leader import ACKS_ALL, LeaderReplica
-from oncelog.replication.leadership import Becomes, Decided, LeaderAndIsrTold, decide
-from oncelog.replication.partition_state import (
-    AfterAnswer,
-    AlterPartition,
-    AlterPartitionAnswer,
-    IsrPartitionState,
-    IsrState,
-)
-from oncelog.replication.progress import UNKNOWN_OFFSET, FollowerProgress
-from oncelog.replication.read_replica import preferred_read_replica
-from oncelog.replication.steps import (
+from oncelog.replication.fetch_state import (
     AdvanceHighWatermark,
     AdvanceLogStart,
     Append,
     AskOffsets,
     BeginAgain,
+    FetchReplicaState,
+    FetchState,
     Step,
     Truncate,
+)
+from oncelog.replication.follower import EpochAsked, FetchedFromLeader, Follower
+from oncelog.replication.leader import ACKS_ALL, UNKNOWN_OFFSET, FollowerProgress, LeaderReplica, preferred_read_replica
+from oncelog.replication.partition_state import (
+    AfterAnswer,
+    AlterPartition,
+    AlterPartitionAnswer,
+    Becomes,
+    Decided,
+    IsrPartitionState,
+    IsrState,
+    LeaderAndIsrTold,
+    decide,
 )
 from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
 

@@ -1,4 +1,4 @@
-"""How a follower stands with the leader of one partition.
+"""State of a follower towards the leader of one partition, and the steps for its log.
 
 `TRANSITIONS` is the whole state machine: a move that is not in it is a bug, not an answer.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 NO_EPOCH = -1
@@ -62,3 +63,43 @@ class FetchState:
 
     def delayed(self, now_ms: int, delay_ms: int) -> FetchState:
         return replace(self, delayed_until_ms=now_ms + delay_ms, delay_ms=delay_ms)
+
+
+class Append(NamedTuple):
+    """Append the records with `PartitionLog.append_as_follower`."""
+
+    records: bytes
+
+
+class AdvanceHighWatermark(NamedTuple):
+    offset: int
+
+
+class AdvanceLogStart(NamedTuple):
+    offset: int
+
+
+class Truncate(NamedTuple):
+    """Cut the log off. If that `is_complete`, it has nothing then that the leader's has not; else the leader is asked again.
+
+    One below the high watermark is for a leader that was elected without having been in sync.
+    """
+
+    offset: int
+    is_complete: bool
+    is_below_high_watermark: bool
+
+
+class BeginAgain(NamedTuple):
+    """Be an empty log that begins at the offset."""
+
+    offset: int
+
+
+class AskOffsets(NamedTuple):
+    """Ask the leader under this epoch where its log ends and where it begins (ListOffsets LATEST and EARLIEST)."""
+
+    leader_epoch: int
+
+
+Step = Append | AdvanceHighWatermark | AdvanceLogStart | Truncate | BeginAgain | AskOffsets

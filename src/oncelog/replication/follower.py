@@ -7,7 +7,7 @@ Nothing here sends, waits or touches a log. Whoever fetches goes round like this
     send what `build_fetch` returns                                       -> `session.answered`, and for each partition
                                                                              in the answer `fetch_answered`
 
-Each of these returns the steps for the partition's log (`steps.py`), in their order. After each step it is told what came of
+Each of these returns the steps for the partition's log (`fetch_state.py`), in their order. After each step it is told what came of
 it: `appended` after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after
 AskOffsets. What raised DiskError is `fail`ed.
 """
@@ -21,13 +21,15 @@ from uuid import UUID
 
 from oncelog.records import HEADER_BYTES, read_header
 from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession, TopicPartition
-from oncelog.replication.fetch_state import NO_EPOCH, FetchReplicaState, FetchState
-from oncelog.replication.steps import (
+from oncelog.replication.fetch_state import (
+    NO_EPOCH,
     AdvanceHighWatermark,
     AdvanceLogStart,
     Append,
     AskOffsets,
     BeginAgain,
+    FetchReplicaState,
+    FetchState,
     Step,
     Truncate,
 )

@@ -11,19 +11,78 @@ Nothing here touches the log, knows the time, or sends anything. Who leads calls
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple
 
-from oncelog.replication.leadership import NO_EPOCH, LeaderAndIsrTold
 from oncelog.replication.partition_state import (
+    NO_EPOCH,
     AfterAnswer,
     AlterPartition,
     AlterPartitionAnswer,
     IsrPartitionState,
     IsrState,
+    LeaderAndIsrTold,
     after_answer,
 )
-from oncelog.replication.progress import FollowerProgress
 from oncelog.wire import ErrorCode
+
+UNKNOWN_OFFSET = -1
+NEVER_MS = -(2**62)
+
+
+class FollowerProgress(NamedTuple):
+    """Times are of the leader's clock that never goes back, in milliseconds.
+
+    `broker_epoch` is that of the follower's last Fetch, -1 without one.
+    """
+
+    log_end_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_fetch_leader_end_offset: int = UNKNOWN_OFFSET
+    """Where the leader's log ended at the last Fetch."""
+    last_fetch_ms: int = NEVER_MS
+    last_caught_up_ms: int = NEVER_MS
+    broker_epoch: int = -1
+
+    def fetched(
+        self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int, broker_epoch: int
+    ) -> FollowerProgress:
+        """After a Fetch from `fetch_offset`, which is where the follower's log ends.
+
+        It has caught up now if it asks from the leader's end. If it asks from where the leader's end was at its last Fetch, it
+        had caught up then: else a follower that is never quite at the end of a busy log would fall out of sync.
+        """
+        caught_up_ms = self.last_caught_up_ms
+        if fetch_offset >= leader_end_offset:
+            caught_up_ms = max(caught_up_ms, now_ms)
+        elif fetch_offset >= self.last_fetch_leader_end_offset:
+            caught_up_ms = max(caught_up_ms, self.last_fetch_ms)
+        return FollowerProgress(
+            fetch_offset,
+            log_start_offset,
+            max(leader_end_offset, self.last_fetch_leader_end_offset),
+            now_ms,
+            caught_up_ms,
+            broker_epoch,
+        )
+
+    def under_leader_epoch(
+        self, leader_end_offset: int, now_ms: int, *, is_new_leader: bool, is_in_sync: bool
+    ) -> FollowerProgress:
+        """At the beginning of a leader epoch. One that is in sync has the whole time to show it.
+
+        One that is not must hold back no high watermark, and must not be in sync again before it has fetched.
+        """
+        caught_up_ms = now_ms if is_in_sync else NEVER_MS
+        if is_new_leader:
+            return FollowerProgress(last_caught_up_ms=caught_up_ms)
+        return self._replace(
+            last_fetch_leader_end_offset=leader_end_offset, last_fetch_ms=caught_up_ms, last_caught_up_ms=caught_up_ms
+        )
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_time_max_ms: int) -> bool:
+        return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_time_max_ms
+
 
 ACKS_ALL = -1
 
@@ -231,3 +290,23 @@ class LeaderReplica:
         elif after is AfterAnswer.RESET:
             self.state = self.state.reset()
         return after
+
+
+def preferred_read_replica(
+    leader: LeaderReplica, racks: Mapping[int, str | None], client_rack: str, fetch_offset: int
+) -> int | None:
+    """The follower that a consumer in `client_rack` is sent to; None if it stays with the leader.
+
+    `racks` has the brokers that are alive and have the consumer's listener. KIP-392: of the in-sync replicas in
+    the same rack that have the offset, the one that is furthest ahead. The leader is none of them, and stays if it is in that rack.
+    """
+    if not client_rack or racks.get(leader.broker_id) == client_rack:
+        return None
+    near = [
+        (progress.log_end_offset, progress.last_caught_up_ms, replica)
+        for replica, progress in leader.followers.items()
+        if replica in leader.state.isr
+        and progress.log_start_offset <= fetch_offset <= progress.log_end_offset
+        and racks.get(replica) == client_rack
+    ]
+    return max(near)[2] if near else None

@@ -1,1 +1,3 @@
-"""What both sides of a secured connection know: certificates and keys in their stores, login modules, SASL's mechanisms."""
+"""The parts of security that client and broker share: stores of certificates and keys, login modules, SASL's
+mechanisms.
+"""

@@ -13,7 +13,7 @@ class PlainRefused(Exception):
 
 
 def plain_message(login: PlainLogin) -> bytes:
-    """What the client says."""
+    """The client's message."""
     return b"\0".join((b"", login.username.encode(), login.password.value.encode()))
 
 
@@ -28,7 +28,7 @@ def verify_plain(message: bytes, users: Mapping[str, Secret]) -> str:
     if not password:
         raise PlainRefused("Authentication failed: password not specified")
     known = users.get(username)
-    # Whoever is not known takes as long as who is.
+    # An unknown user takes as long as a known one.
     is_right = hmac.compare_digest(password.encode(), b"" if known is None else known.value.encode())
     if known is None or not is_right:
         raise PlainRefused("Authentication failed: Invalid username or password")

@@ -1,4 +1,4 @@
-"""What Kafka's `ssl.*` options mean, under the Java client's names and librdkafka's.
+"""Kafka's `ssl.*` options, under the Java client's names and librdkafka's.
 
 A sentence about an option that is wrong never shows its value where that may be a secret.
 """
@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from oncelog.security.kinds import StoreKind, TlsVersion, Verification
-from oncelog.security.values import Certificate, Secret, Store, Tls
+from oncelog.security.values import Certificate, Secret, Store, StoreKind, Tls, TlsVersion, Verification
 
 
 def read_tls(options: Mapping[str, str]) -> Tls:

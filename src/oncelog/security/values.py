@@ -7,9 +7,38 @@ in no message that shows one of them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum, StrEnum
 from typing import TypeAlias
 
-from oncelog.security.kinds import Scram, StoreKind, TlsVersion, Verification
+
+class StoreKind(StrEnum):
+    """How certificates and keys are kept, by Kafka's names."""
+
+    PEM = "PEM"
+    JKS = "JKS"
+    PKCS12 = "PKCS12"
+
+
+class TlsVersion(StrEnum):
+    """Versions of TLS by Java's names."""
+
+    TLS_1_2 = "TLSv1.2"
+    TLS_1_3 = "TLSv1.3"
+
+
+class Verification(Enum):
+    """The checks of a broker's certificate."""
+
+    HOST = "issued by somebody we trust, for the host we connect to"
+    ISSUER = "issued by somebody we trust"
+    NOTHING = "nothing"
+
+
+class Scram(StrEnum):
+    """The two mechanisms of RFC 5802 and RFC 7677 that Kafka has."""
+
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +65,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What this client shows of itself: a chain of certificates and its key, in one store or in two."""
+    """The certificate chain of this client and its key, in one store or in two."""
 
     chain: Store
     key: Store | None = None
@@ -93,7 +122,7 @@ Login: TypeAlias = PlainLogin | ScramLogin | TokenLogin
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What `security.protocol` and all that goes with it say."""
+    """The security options of a client: `security.protocol` and all that go with it."""
 
     tls: Tls | None = None
     login: Login | None = None

@@ -1,4 +1,4 @@
-"""Which connections are taken: `max.connections`, `max.connections.per.ip`, and as many as there are descriptors for.
+"""The limits on connections: `max.connections`, `max.connections.per.ip`, and the number of file descriptors.
 
 One that is to be encrypted is a connection once its handshake has gone well.
 """
@@ -24,7 +24,7 @@ logger = logging.getLogger("oncelog.connections")
 
 ACCEPTED_AT_ONCE_MAX = 16
 HANDSHAKE_S_MAX = 30.0
-"""Whoever connects and shakes no hands keeps nothing for longer."""
+"""The time for a TLS handshake. A client that does not finish one is disconnected."""
 LOOK_AGAIN_S = 1.0
 """A limit may have been raised, or descriptors may have been given back, by somebody else in this process."""
 

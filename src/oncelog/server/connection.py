@@ -26,7 +26,7 @@ LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 WRITE_BUFFER_BYTES_MAX = 256 * 1024
 SENT_AT_ONCE_BYTES = 1024 * 1024
-"""What is sent at once is in memory until all of it has left: of a large answer no more than this is handed on beforehand."""
+"""The most of a large answer that is handed to the transport at once: it stays in memory until it is sent."""
 TURN_S = 0.005
 GATHERED_BYTES_MAX = 4096
 GATHERED_MAX = 8
@@ -186,7 +186,7 @@ class Connection(asyncio.BufferedProtocol):
         return shown
 
     def serve_with(self, handler: Handler, request_bytes_max: int) -> None:
-        """What comes from now on is for another one, and may be as large as this: whoever connected has shown who it is."""
+        """Serve further requests with another handler, up to this size: the client has logged in."""
         self._handler = handler
         self._request_bytes_max = request_bytes_max
 
@@ -291,7 +291,7 @@ class Connection(asyncio.BufferedProtocol):
     def _ask_for_room(self) -> None:
         room = min(self._frame_size, GROWTH * self._frame_filled)
         self._has_no_room = not self._memory.extend_request(self, room - self._frame_room)
-        # It is taken when there is more to read: whoever called may still have a view of the frame.
+        # It is taken when there is more to read: the caller may still have a view of the frame.
         self._frame_room = room
 
     def room_made(self) -> None:
@@ -351,7 +351,7 @@ class Connection(asyncio.BufferedProtocol):
             self._pause_or_resume_reading(self._transport)
 
     def _has_more(self) -> bool:
-        """Whether a request waits for its turn, and is cut out of what came."""
+        """True if a request is cut out of the received bytes and waits for its turn."""
         if not self._waiting and self._is_cut_short:
             self._split_rest()
         return bool(self._waiting)
@@ -384,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._holds_answer:
             self._note_unsent()
         if (self._waiting or self._is_cut_short or self._refusal is not None) and not self._serving:
-            # Not from here: whoever released this answer is in the middle of its own work.
+            # Not from here: the flow that released this answer is in the middle of its own work.
             asyncio.get_running_loop().call_soon(self._serve)
 
     def _send(self) -> None:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker import Settings
 from oncelog.broker.storage.journal import FILE_NAME
-from oncelog.cluster.conversion import convert
-from oncelog.cluster.converted import Converted
+from oncelog.cluster.conversion import Converted, convert, read_left_alone
 from oncelog.cluster.kafka_directories import give_to_kafka, take_from_kafka
-from oncelog.cluster.left_alone import read_left_alone
 from oncelog.cluster.zookeeper.session import ZooKeeperSessionState
 from oncelog.coordination import start
 from oncelog.environment import Disk

@@ -9,7 +9,7 @@ RESERVED = 64
 """For the event loop, the listener, locks, checkpoints, what threads open for a moment, modules that are imported."""
 SHARE_MIN = 16
 UNLIMITED = 2**20
-"""What counts where there is no limit; no system that gives none can open so many."""
+"""The number to use where there is no limit; no system without one can open so many."""
 
 
 class DescriptorBudget(NamedTuple):

@@ -11,11 +11,9 @@ from types import TracebackType
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Syncable
 from oncelog.server.descriptors import descriptor_budget
-from oncelog.server.file_paths import FilePaths
+from oncelog.server.file_paths import FilePaths, OwnedDirectory
 from oncelog.server.files import NO_ROOM, OpenFiles, RealFile, fail, sync_directory
-from oncelog.server.owned_directories import OwnedDirectory
-from oncelog.server.sync_threads import SyncThreads
-from oncelog.server.syncs import Syncs
+from oncelog.server.sync_threads import Syncs, SyncThreads
 
 LOCK_REMEDY = "another broker may use the directory by now, so start this one again when no other runs on it"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -207,7 +205,7 @@ class RealDisk:
 
 
 def _allocate(descriptor: int, size_bytes: int) -> None:
-    """Where there is no room the file is as long as it was, for its length says how much it keeps back."""
+    """Reserve room for a file. Without room it keeps its length, which says how much it reserves."""
     before_bytes = os.fstat(descriptor).st_size
     if size_bytes < before_bytes:
         os.ftruncate(descriptor, size_bytes)

@@ -18,9 +18,8 @@ from typing import NoReturn, TypeVar
 from typing_extensions import Buffer
 
 from oncelog.environment import DiskError, DiskFullError, MakeRoom, Share, Syncable
-from oncelog.server.file_paths import FilePaths
-from oncelog.server.owned_directories import OwnedDirectory
-from oncelog.server.write_back import begin_write_back
+from oncelog.server.file_paths import FilePaths, OwnedDirectory
+from oncelog.server.sync_threads import begin_write_back
 
 VECTOR_CHUNKS_MAX = 1000
 LOOKED_AT_MAX = 64
@@ -224,12 +223,12 @@ class RealFile:
 
     @property
     def may_be_closed(self) -> bool:
-        """Whether nothing was written since the last sync, and no thread uses the descriptor."""
+        """True if nothing was written since the last sync, and no thread uses the descriptor."""
         return self._writes <= max(self._synced, 0) and not self._pins
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether anybody asks that it be durable. It may be closed or removed while a thread syncs it."""
+        """True if a sync of the file was requested. It may be closed or removed while a thread syncs it."""
         return not (self._is_closed or self._files.paths.has_removed(self))
 
     def append(self, chunks: Sequence[Buffer], share: Share = Share.ALL) -> int:

@@ -11,18 +11,18 @@ from typing import Any
 
 from typing_extensions import Buffer
 
+from oncelog.broker import ClientAuth, ListenerSecurity
 from oncelog.client.errors import AuthenticationFailed, ClientError
 from oncelog.client.net.connection import BrokerConnection
 from oncelog.client.net.flows import PendingRequest
 from oncelog.client.requests import ApiRequest
 from oncelog.client.transports.files import inlined
 from oncelog.client.transports.sessions import begin_log_in
-from oncelog.client.transports.tls import handshake_failure, tls_context
+from oncelog.client.transports.tls import VERSIONS, handshake_failure, show, tls_context, trust
 from oncelog.client.values import Address
 from oncelog.security.der import NoDer, first_certificate
-from oncelog.security.principals import ANONYMOUS, user
+from oncelog.security.principals import ANONYMOUS, principal_of, user
 from oncelog.security.stores import identity_pem
-from oncelog.security.subjects import principal_of
 from oncelog.security.values import Security, TokenLogin
 from oncelog.wire import WireError
 
@@ -34,9 +34,9 @@ OF_TLS = (ssl.SSLError, ConnectionResetError, ConnectionAbortedError)
 
 
 class LinkSecurity:
-    """What is done on every link. `context` is None where nothing is encrypted.
+    """The TLS and the log-in of every link. `context` is None where nothing is encrypted.
 
-    What trying again does not change is a warning, once for each broker and reason.
+    A failure that a retry does not change is a warning, once for each broker and reason.
     """
 
     def __init__(self, security: Security) -> None:
@@ -47,7 +47,7 @@ class LinkSecurity:
 
     @property
     def principal(self) -> str | None:
-        """Who this broker shows to be; None if that is nobody."""
+        """The principal under which this broker logs in; None if it does not."""
         login = self.security.login
         if login is not None:
             assert not isinstance(login, TokenLogin), "brokers log in with a password"
@@ -78,7 +78,7 @@ class LinkRefusedError(Exception):
 
 
 class SecuredLink:
-    """Of one link: frames out, the frames that answer them in, until the other broker knows who this one is."""
+    """The log-in on one link: frames out, the frames that answer them in, until the other broker has accepted this one."""
 
     def __init__(self, of_all: LinkSecurity, address: Address) -> None:
         self._of_all = of_all
@@ -88,17 +88,17 @@ class SecuredLink:
         self._steps = None if login is None else begin_log_in(address, login, LOG_IN_S)
 
     def tls_failure(self, error: Exception) -> str | None:
-        """What TLS has against the other side, or the other side against this one: with TLS 1.3 that comes after the handshake."""
+        """The reason for a failure of TLS on either side; with TLS 1.3 the other side's comes after the handshake."""
         if self._of_all.context is None or not isinstance(error, OF_TLS):
             return None
         return self._of_all.reason(handshake_failure(self._address, error, self._of_all.security))
 
     def begin(self) -> list[Buffer] | None:
-        """What is to be sent first; None where there is no log-in."""
+        """The first bytes to send; None if there is no log-in."""
         return None if self._steps is None else self._connection.handshake_request()
 
     def received(self, frame: memoryview) -> list[Buffer] | None:
-        """What is to be sent next; None when it is over. Raises LinkRefusedError."""
+        """The next bytes to send; None when the log-in is over. Raises LinkRefusedError."""
         try:
             return self._received(frame)
         except (ClientError, WireError) as error:
@@ -117,3 +117,30 @@ class SecuredLink:
 
     def _frame(self, request: ApiRequest) -> list[Buffer]:
         return self._connection.send(PendingRequest(self._address, request))
+
+
+MODES = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+
+
+def listener_context(security: ListenerSecurity) -> ssl.SSLContext | None:
+    """None for a listener without TLS. Raises ValueError for a file or store that is no good."""
+    if security.tls is None:
+        return None
+    tls = inlined(Security(security.tls)).tls
+    assert tls is not None, "it stays what it is"
+    assert tls.certificate is not None, "a listener without a certificate is refused"
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = VERSIONS[tls.version_min]
+    context.maximum_version = VERSIONS[tls.version_max]
+    context.verify_mode = MODES[security.client_auth]
+    if security.client_auth is not ClientAuth.NONE:
+        if tls.trusted is None:
+            context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        else:
+            trust(context, tls.trusted)
+    show(context, tls.certificate)
+    return context

@@ -41,7 +41,7 @@ def parse_address(listen: str) -> tuple[str, int]:
 
 
 def listeners_of(listen: str | None, settings: Settings) -> tuple[Endpoint, ...]:
-    """Where to listen; no host is every address of the machine. Raises ValueError."""
+    """The addresses to listen at. Without a host it is every address of the machine. Raises ValueError."""
     endpoints = listening_endpoints(settings)
     if listen is not None and (len(endpoints) > 1 or any(one.protocol != PLAINTEXT for one in endpoints)):
         raise ValueError(
@@ -76,7 +76,7 @@ def context_of(security: ListenerSecurity) -> SSLContext | None:
     if security.tls is None:
         return None
     # Only now: it takes a while, and most brokers have none.
-    from oncelog.server.tls import listener_context
+    from oncelog.server.link_security import listener_context
 
     return listener_context(security)
 
@@ -153,5 +153,5 @@ def peer_host(host: str) -> str:
 
 
 def _name_to_look_up(host: str) -> str | bytes:
-    """Of a name in ASCII the bytes: Python would load its tables of international names for a text, in 2 ms of each start."""
+    """The bytes of a name in ASCII: for a text Python loads its tables of international names, 2 ms of each start."""
     return host.encode() if host.isascii() else host

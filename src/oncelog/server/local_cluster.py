@@ -18,7 +18,7 @@ REPLICAS_MAX = 3
 START_SECONDS = 90.0
 PROBE_SECONDS, PROBE_TIMEOUT_MS = 0.03, 2_000
 OF_EACH_BROKER = ("broker.id", "listeners", "advertised.listeners", "log.dir", "log.dirs", "zookeeper.connect")
-"""What cannot be the same for all of them."""
+"""Settings that must differ from broker to broker."""
 CLIENTS, BROKERS = "PLAINTEXT", "BROKERS"
 """The listeners of each broker. The second is on the loopback interface, and requests of brokers are served there alone."""
 LISTENERS = {
@@ -37,7 +37,7 @@ and the last one to stop does not wait for another that could lead."""
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Where a cluster is to run, and with what. A port of 0 takes a free one; others count up from broker 1's."""
+    """The directories, ports and settings of a cluster. Port 0 takes a free one; others count up from broker 1's."""
 
     directory: Path
     size: int
@@ -70,7 +70,7 @@ class ClusterPlan:
 
     @property
     def broker_settings(self) -> dict[str, str]:
-        """What all of them have: those that were given are stronger."""
+        """The settings of all brokers. The given ones override the defaults."""
         replicas = min(self.size, REPLICAS_MAX)
         in_sync_min = max(1, replicas - 1)
         replication = {
@@ -102,7 +102,7 @@ class LocalBroker:
 
     @property
     def whereabouts(self) -> str:
-        """What a person is told, once it is ready, of where clients reach it and where its data is."""
+        """The text that tells the user where clients reach the cluster, and where its data is."""
         return f"{self.bootstrap_servers}, {self.process.ready_line.partition(', ')[2]}"
 
     def launch(self) -> None:
@@ -159,7 +159,7 @@ class LocalCluster:
             time.sleep(PROBE_SECONDS)
 
     def is_joined(self) -> bool:
-        """Whether each broker that runs knows all others that run, and a controller among them."""
+        """True if each running broker knows all others, and one of them is the controller."""
         running = {number: broker for number, broker in self.brokers.items() if broker.process.is_running}
         return all(self.known_to(broker) >= running.keys() for broker in running.values())
 

@@ -1,4 +1,4 @@
-"""What a broker as a process says on standard error: the records of `logging` under the name oncelog, one line each.
+"""The log of a broker process on standard error: the records of `logging` under the name oncelog, one line each.
 
 Those of the event loop, which are named asyncio, are among them.
 """
@@ -12,9 +12,11 @@ from datetime import UTC, datetime
 from enum import StrEnum
 
 PROCESS = "oncelog.process"
-"""What ends a process, keeps it from starting or has no effect: it is said at every level."""
+"""The logger of messages about the process itself: its end, a failed start, a setting without effect. They are written
+at every level.
+"""
 OF_CLOSED_CONNECTIONS = frozenset({"SSL connection is closed", "socket.send() raised exception."})
-"""What event loops say of each answer to a client that has hung up meanwhile."""
+"""Messages of event loops about each answer to a client that has hung up."""
 
 
 class LogFormat(StrEnum):

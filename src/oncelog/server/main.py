@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from oncelog.environment import DirectoryInUseError, DiskError
 from oncelog.server.descriptors import raise_descriptor_limit
-from oncelog.server.garbage import ShortCollections
 from oncelog.server.logs import PROCESS
 from oncelog.server.node import Broker
+from oncelog.server.process_memory import ShortCollections
 from oncelog.server.warm_up import begin_warm_up
 
 said = logging.getLogger(PROCESS)

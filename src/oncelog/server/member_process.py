@@ -79,12 +79,12 @@ class MemberProcess:
 
     @property
     def ready_line(self) -> str:
-        """What it said when it was ready; nothing before."""
+        """The line that it printed when it was ready; empty before."""
         return self._ready_line
 
     @property
     def last_words(self) -> str:
-        """What it complained of last, or how its process ended."""
+        """The last lines that it printed, or the way its process ended."""
         if self._complaints:
             return self._complaints[-1]
         status = None if self._process is None else self._process.poll()

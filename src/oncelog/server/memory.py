@@ -17,16 +17,20 @@ from typing import Protocol
 from oncelog.coordination import Parked
 
 GRACE_S = 2.0
-"""Whoever has memory, and neither sends nor takes a byte for so long, may be closed for the others."""
+"""A connection that has memory, and neither sends nor takes a byte for so long, may be closed for the others."""
 KEPT_WAITING_S = 10.0
 """The same for one whose request is served meanwhile, or not read on: that is not its client's doing."""
 LOOK_AGAIN_S = 0.25
 PASSED_S_MAX = 3.0
-"""What waits for longer is passed by nothing that is smaller. By then those that do nothing are gone."""
+"""Smaller requests may overtake a waiting one for so long. By then, idle connections have given up their memory."""
 FIRST_ANSWER_BYTES = 1024 * 1024
-"""So much is worth an answer, if there is so much. Under pressure it is all for whoever has not yet taken one quickly."""
+"""The size of an answer, if there is so much memory. Under pressure it is for connections that have not yet taken one
+quickly.
+"""
 QUICK_ANSWER_BYTES = 4 * 1024 * 1024
-"""Under pressure, for whoever has. Longer ones are no faster, and twenty of them would keep the event loop for a second."""
+"""The same under pressure for connections that have. Longer answers are no faster, and twenty of them would keep the
+event loop for a second.
+"""
 QUICK_S = 1.0
 SHARES = 4
 """One answer gets this part of what is free, at most; and while more than this part is in use, there is pressure."""
@@ -47,7 +51,7 @@ class Holder(Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request of it is served, and its answer not there yet."""
+        """True while a request of the connection is served, and its answer is not ready."""
 
     @property
     def untaken_bytes(self) -> int:
@@ -60,7 +64,7 @@ class Holder(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """What one connection has, and when its client last did something about it."""
+    """The memory of one connection, and the time when its client last read or sent."""
 
     moved_s: float
     request_bytes: int = 0
@@ -77,14 +81,14 @@ class _Held:
 
 @dataclass(slots=True)
 class _Wanted:
-    """What one connection waits for, of a request that is to be read on, or of an answer."""
+    """The memory that one connection waits for: for a request that it reads, or for an answer."""
 
     connection: Holder
     since_s: float
     least_bytes: int
     most_bytes: int
     granted: Parked[int] | None = field(default=None)
-    """Of an answer."""
+    """Resolved with the memory for an answer."""
 
 
 class MemoryBudget:
@@ -133,7 +137,7 @@ class MemoryBudget:
         self.size_bytes += size_bytes
 
     def extend_request(self, connection: Holder, size_bytes: int) -> bool:
-        """Whether the connection may have so much more; if not, its `room_made` is called when it may."""
+        """True if the connection may have so much more; if not, its `room_made` is called when it may."""
         wanted = _Wanted(connection, self._loop.time(), size_bytes, size_bytes)
         if self._may_have(wanted):
             self._give(wanted)
@@ -238,7 +242,7 @@ class MemoryBudget:
     # --- who may go on
 
     def _may_have(self, wanted: _Wanted) -> bool:
-        """Whether there is room for one that has just come: not before those that wait."""
+        """True if there is room for a new request: those that wait come first."""
         if self._requests_waiting or self._answers_waiting:
             return wanted.granted is None and self._is_oldest_request(wanted.connection)
         return self._fits(wanted) or self._has_to_go_on(wanted)
@@ -312,7 +316,7 @@ class MemoryBudget:
             wanted.connection.room_made()
             return
         del self._answers_waiting[wanted.connection]
-        # Not from here: whoever gave something back is in the middle of its own work.
+        # Not from here: the connection that gave memory back is in the middle of its own work.
         self._granted.append((wanted.granted, size_bytes))
         self._begin_turns()
 

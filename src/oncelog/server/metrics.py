@@ -53,7 +53,7 @@ class MetricsListener:
                 # An end with something unread would take the answer back.
                 await reader.read(1)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            # Whoever asks no question, or takes no answer, gets none.
+            # A client that sends no request, or reads no answer, is disconnected.
             pass
         finally:
             self._connections.discard(writer)

@@ -140,7 +140,7 @@ class SocketLink(asyncio.BufferedProtocol):
         self._frame_size = 0
         self._frame_filled = 0
 
-    # --- what whoever made it calls
+    # --- calls of the owner
 
     def send(self, chunks: Sequence[Buffer]) -> None:
         if self._state is OPENING:
@@ -149,7 +149,7 @@ class SocketLink(asyncio.BufferedProtocol):
             self._write(chunks)
 
     def close(self) -> None:
-        """What was sent and has not left by now does not leave any more: who wants an answer waits for it first."""
+        """End the connection. Bytes that have not been sent by now are dropped: wait for the answer first."""
         if self._state is CLOSED:
             return
         self._move(CLOSED)
@@ -187,7 +187,7 @@ class SocketLink(asyncio.BufferedProtocol):
             self._buffer[: len(rest)] = rest
             return memoryview(self._buffer)[len(rest) :]
         if self._frame_filled == len(frame):
-            # Not when the bytes came: whoever called then may still have had a view of the frame.
+            # Not when the bytes came: the caller of then may still have had a view of the frame.
             room_bytes = min(self._frame_size, GROWTH * self._frame_filled)
             frame.extend(bytes(room_bytes - len(frame)))
         return memoryview(frame)[self._frame_filled :]
@@ -225,11 +225,11 @@ class SocketLink(asyncio.BufferedProtocol):
         self._guard(partial(self._listener.opened, self))
 
     def tls_failure(self, error: Exception) -> str | None:
-        """What an error means of TLS, if it is one of it."""
+        """The reason for an error of TLS; None for another error."""
         return None if self._secured is None else self._secured.tls_failure(error)
 
     def end(self, reason: str) -> None:
-        """It is over, and whoever made it hears why."""
+        """End the link and tell its owner why."""
         if self._state is CLOSED:
             return
         self._move(CLOSED)
@@ -278,7 +278,7 @@ class SocketLink(asyncio.BufferedProtocol):
             self._guard(partial(self._listener.received, frame))
 
     def _log_in(self, secured: SecuredLink, frame: memoryview) -> None:
-        # Whoever has no secured link has not loaded it.
+        # A broker without secured links has not loaded it.
         from oncelog.server.link_security import LinkRefusedError
 
         try:

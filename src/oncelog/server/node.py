@@ -26,16 +26,14 @@ from oncelog.broker import (
     advertised_endpoints,
     log_directories,
 )
-from oncelog.environment import BrokerNetwork, DiskError
+from oncelog.environment import DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
-from oncelog.server.allocator import give_back_freed_memory
 from oncelog.server.clock import RealClock, RealRandom
 from oncelog.server.connection import Connection, Handler
-from oncelog.server.connections import Connections
+from oncelog.server.connections import Connections, IdleConnections
 from oncelog.server.descriptors import descriptor_budget
 from oncelog.server.disk import RealDisk
-from oncelog.server.idle import IdleConnections
 from oncelog.server.listening import (
     PLAINTEXT,
     bind,
@@ -49,11 +47,12 @@ from oncelog.server.listening import (
     security_of,
 )
 from oncelog.server.memory import MemoryBudget
+from oncelog.server.process_memory import give_back_freed_memory
 from oncelog.server.receive_buffer import ReceiveBuffer
 from oncelog.server.workers import WorkerThreads
 
 if TYPE_CHECKING:
-    from oncelog.cluster.zookeeper.session import ZooKeeper
+    from oncelog.broker.metadata import NewMetadata
     from oncelog.server.metrics import MetricsListener
     from oncelog.server.zookeeper import RealZooKeeper
 
@@ -111,12 +110,12 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What a client takes as `bootstrap.servers`: the first listener's address."""
+        """The value for a client's `bootstrap.servers`: the first listener's address."""
         return reachable(self._endpoints[0]).address
 
     @property
     def whereabouts(self) -> str:
-        """What a person is told of where it listens."""
+        """The text that tells the user where the broker listens."""
         only = self._endpoints[0]
         if len(self._endpoints) == 1 and only.protocol == PLAINTEXT:
             return self.bootstrap_servers
@@ -124,7 +123,7 @@ class Broker:
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
-        """Where it listens; ports that were 0 are known when it is started."""
+        """The addresses of the listeners. Ports that were 0 are known after the start."""
         return [reachable(endpoint) for endpoint in self._endpoints]
 
     @property
@@ -150,14 +149,12 @@ class Broker:
         self._disk = RealDisk(partial(self._call_in, loop), self._bug, open_files_max=budget.files)
         self._workers = WorkerThreads(partial(self._call_in, loop), self._bug)
         try:
-            network, zookeeper = await self._others(loop)
+            new_metadata = await self._new_metadata(loop)
         except BaseException:
             close_all(sockets)
             self._discard()
             raise
-        environment = Environment(
-            RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), network, zookeeper
-        )
+        environment = Environment(RealClock(loop, self._guard), self._disk, self._workers, RealRandom(), new_metadata)
         directories = [self._temporary] if self._temporary else self._directories
         try:
             self._core = BrokerCore(
@@ -170,8 +167,8 @@ class Broker:
             )
         except BaseException:
             close_all(sockets)
-            if zookeeper is not None:
-                zookeeper.close()
+            if self._zookeeper is not None:
+                self._zookeeper.close()
             self._discard()
             raise
         self._core.serve_at(self._advertised())
@@ -231,11 +228,17 @@ class Broker:
             raise
         self._metrics = MetricsListener(bound, lambda: self._core.metrics(), self._bug)
 
-    async def _others(self, loop: asyncio.AbstractEventLoop) -> tuple[BrokerNetwork | None, ZooKeeper | None]:
-        """What a member of a cluster speaks with others by. Raises OSError if ZooKeeper cannot be reached, and ValueError."""
+    async def _new_metadata(self, loop: asyncio.AbstractEventLoop) -> NewMetadata:
+        """The journal of a broker that is alone, or a session with ZooKeeper.
+
+        Raises OSError if ZooKeeper cannot be reached, and ValueError.
+        """
         if not self._parsed.is_in_cluster:
-            return None, None
+            from oncelog.broker.journal_metadata import JournalMetadata
+
+            return JournalMetadata
         # Only now: a broker that is alone needs none of it.
+        from oncelog.cluster.zookeeper_metadata import ZooKeeperMetadata
         from oncelog.server.network import SocketNetwork
 
         try:
@@ -258,10 +261,12 @@ class Broker:
         except BaseException:
             zookeeper.close()
             raise
-        return network, zookeeper
+        return partial(ZooKeeperMetadata, zookeeper, network)
 
     async def _loaded(self) -> None:
-        """Whoever connects is answered meanwhile, as far as the broker is. Raises what stops it, and may be cancelled."""
+        """Wait until the broker is loaded. It answers clients meanwhile, as far as it can. Raises the error that stops
+        it; may be cancelled.
+        """
         assert self._failure is not None, "the broker is started"
         loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._core.progress.until(Readiness.COORDINATORS).then(loaded.set_result)
@@ -356,7 +361,7 @@ class Broker:
                 connection.principal = ANONYMOUS
             if security.has_principals_of_certificates:
                 # Only now: it takes a while, and most brokers have no such listener.
-                from oncelog.security.subjects import principal_of
+                from oncelog.security.principals import principal_of
 
                 connection.principal = principal_of(connection.certificate)
             self._connections.add(connection)
@@ -399,7 +404,7 @@ class Broker:
         return found
 
     def _advertised(self) -> Sequence[Endpoint]:
-        """What clients are told."""
+        """The addresses that clients are given."""
         return advertised_endpoints(self._parsed) or self.endpoints
 
     def _guard(self, callback: Callable[[], None]) -> None:

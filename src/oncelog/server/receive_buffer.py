@@ -16,11 +16,12 @@ SPARES_MAX = 1
 
 
 class ReceiveBuffer:
-    """One buffer for all connections: it belongs to one of them from `get_buffer` to `buffer_updated`, and nothing comes between.
+    """One buffer for all connections: it belongs to one of them from `get_buffer` to `buffer_updated`, and nothing
+    comes between.
 
-    A frame that is served at once is read where it was received. Whoever keeps a view of it keeps the buffer, and the next
-    connection gets another: what somebody may still look at is never written over. A frame that has no room gets a larger
-    buffer, which takes what comes once it is given back.
+    A frame that is served at once is read where it was received. A view of it keeps the buffer, and the next
+    connection gets another: a buffer with a view is never written to. A frame that has no room gets a larger buffer,
+    which is received into once it is given back.
     """
 
     __slots__ = ("_current", "_size_bytes", "_spares")
@@ -32,11 +33,11 @@ class ReceiveBuffer:
 
     @property
     def received(self) -> bytearray:
-        """What came last is in here."""
+        """The buffer with the bytes that were received last."""
         return self._current
 
     def place_behind(self, rest: bytes) -> memoryview:
-        """Where what comes next is to go: behind what came before it and is no whole frame."""
+        """Where to receive next: after the unfinished frame."""
         if _is_viewed(self._current):
             self._current = self._other(READ_BYTES_MAX)
         buffer, begin = self._current, len(rest)
@@ -47,8 +48,8 @@ class ReceiveBuffer:
     def lend(self, begin: int, stop: int, size_bytes: int) -> memoryview | None:
         """Give the buffer away for a frame of `size_bytes`, of which the beginning was received from `begin` to `stop`.
 
-        None if the frame is larger than buffers get, or if much more memory than came would be given away. Whoever does not
-        `give_back` leaves it to the garbage collector.
+        None if the frame is larger than buffers get, or if much more memory than came would be given away. A frame that is not
+        given back is left to the garbage collector.
         """
         if size_bytes > BUFFER_BYTES_MAX:
             return None
@@ -65,7 +66,7 @@ class ReceiveBuffer:
         return frame
 
     def give_back(self, frame: memoryview) -> None:
-        """What comes next goes where the frame was: that is what the processor's cache has. Nobody else has the buffer now."""
+        """Receive into the frame's buffer from now on, which the processor's cache still has. Nobody else has it."""
         assert isinstance(frame.obj, bytearray), "it was lent"
         if len(self._spares) < SPARES_MAX:
             self._spares.append(self._current)
@@ -80,7 +81,7 @@ class ReceiveBuffer:
 
 
 def _is_viewed(buffer: bytearray) -> bool:
-    """Whether there is a view of it. Python lets nobody change the length of what has one."""
+    """True if there is a view of it: Python does not let its length change then."""
     try:
         last = buffer.pop()
     except BufferError:

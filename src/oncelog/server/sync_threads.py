@@ -1,14 +1,78 @@
-"""A few threads for what blocks on the disk."""
+"""Making files durable: one call to the device serves all that wait for the same file, on a few threads."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 
 from oncelog.environment import DiskError, Syncable
-from oncelog.server.syncs import Done, FileSync
+
+Done = Callable[[DiskError | None], None]
+
+
+class _Ticket:
+    """One caller's wish: so many files are not durable yet."""
+
+    __slots__ = ("done", "error", "missing")
+
+    def __init__(self, missing: int, done: Done) -> None:
+        self.missing = missing
+        self.done = done
+        self.error: DiskError | None = None
+
+
+class FileSync:
+    """One file on its way: those who wait for the sync under way, and those who came after it had begun."""
+
+    __slots__ = ("error", "file", "later", "started", "waiting")
+
+    def __init__(self, file: Syncable, waiting: list[_Ticket]) -> None:
+        self.file = file
+        self.waiting = waiting
+        self.later: list[_Ticket] = []
+        self.started = False
+        self.error: DiskError | None = None
+
+
+class Syncs:
+    """`start` begins a sync somewhere, sets `started` no later than it begins, and calls back on this thread."""
+
+    def __init__(self, start: Callable[[FileSync, Callable[[FileSync], None]], None]) -> None:
+        self._start = start
+        self._under_way: dict[Syncable, FileSync] = {}
+
+    def request(self, files: Sequence[Syncable], done: Done) -> None:
+        """Call `done` when everything written to `files` so far is durable."""
+        if not files:
+            done(None)
+            return
+        ticket = _Ticket(len(files), done)
+        for file in files:
+            sync = self._under_way.get(file)
+            if sync is None:
+                self._begin(FileSync(file, [ticket]))
+            elif sync.started:
+                sync.later.append(ticket)
+            else:
+                # A sync that starts between the check and this line still covers what was written before the call.
+                sync.waiting.append(ticket)
+
+    def _finish(self, sync: FileSync) -> None:
+        del self._under_way[sync.file]
+        if sync.later:
+            self._begin(FileSync(sync.file, sync.later))
+        for ticket in sync.waiting:
+            ticket.missing -= 1
+            ticket.error = ticket.error or sync.error
+            if ticket.missing == 0:
+                ticket.done(ticket.error)
+
+    def _begin(self, sync: FileSync) -> None:
+        self._under_way[sync.file] = sync
+        self._start(sync, self._finish)
+
 
 SYNC_THREADS = 4
 
@@ -98,3 +162,25 @@ class SyncThreads:
             task()
         except Exception as error:  # noqa: BLE001 - a thread that ends in silence leaves everybody waiting
             self._call_back(partial(self._on_bug, error))
+
+
+SYNC_FILE_RANGE_WRITE = 2
+
+
+def begin_write_back(descriptor: int, position: int, size_bytes: int) -> None:
+    """A hint: it waits for nothing and makes nothing durable, and what goes wrong the next sync of the file reports."""
+    call = _sync_file_range()
+    if call is not None:
+        call(descriptor, position, size_bytes, SYNC_FILE_RANGE_WRITE)
+
+
+@cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    # Not imported at start: few brokers ever append so much in a transaction that they come here.
+    import ctypes
+
+    call = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    if call is None:
+        return None
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return call  # type: ignore[no-any-return]

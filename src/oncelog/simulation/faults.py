@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
@@ -106,3 +106,28 @@ def plan(
     drawn.sort(key=lambda item: item[0])
     faults = [PlannedFault(number, at_ms, kind, draw) for number, (at_ms, kind, draw) in enumerate(drawn)]
     return [fault for fault in faults if fault.number not in left_out]
+
+
+RUNS_MAX = 120
+
+
+def minimise(faults: Sequence[PlannedFault], fails: Callable[[Collection[int]], bool]) -> list[PlannedFault]:
+    """Leave out halves, then smaller parts, for as long as `fails` says that the run still does without those numbers.
+
+    At most RUNS_MAX runs are made. What is left is in order; it is empty where the run fails without any fault.
+    """
+    everything = {fault.number for fault in faults}
+    left = list(faults)
+    runs = 0
+    size = len(left)
+    while left and size and runs < RUNS_MAX:
+        start = 0
+        while start < len(left) and runs < RUNS_MAX:
+            kept = left[:start] + left[start + size :]
+            runs += 1
+            if fails(everything - {fault.number for fault in kept}):
+                left = kept
+            else:
+                start += size
+        size = min(size // 2, len(left))
+    return left

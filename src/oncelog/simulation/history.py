@@ -1,19 +1,33 @@
-"""What the clients did and were told, and what must follow from it for what is in the log in the end."""
+"""The history of a run: what the clients wrote, were told and read, for the checker."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from oncelog.checking.anomalies import Anomaly
+from oncelog.checking.comparison import Sighting, compare
+from oncelog.checking.history import (
+    ConsumerChange,
+    ConsumerStep,
+    Ending,
+    History,
+    RecordedOperation,
+    RecordedPoll,
+    RecordedSend,
+)
+from oncelog.checking.judging import check
 from oncelog.client.values import TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import Sent
 
 COPIED = b" copied "
-"""Between a value and what makes this attempt to copy it another than the one before."""
+"""Stands between a value and what tells this attempt to copy it from others."""
+PLAIN = b"plain"
+"""Values that were written outside transactions begin with it, as the names of their writers do."""
+JUDGE = "judge"
 
 
 class Outcome(Enum):
@@ -87,104 +101,137 @@ class RunHistory:
         return sum(one.outcome is outcome and one.is_transactional for one in self.written)
 
     def check(self, view: View, *, plain_is_durable: bool, deleted: Iterable[str]) -> None:
-        """Raise SimulationFailure for what read_committed shows in the end and must not, or does not and must.
+        """Raise SimulationFailure for an anomaly, given `view`: all that a read_committed reader reads in the end.
 
         `plain_is_durable` says whether what was acknowledged outside transactions survives a power cut. Of the topics in
         `deleted` anything may be missing.
         """
-        gone = frozenset(deleted)
-        there = {partition: Counter(value for _, value in records) for partition, records in view.items()}
-        visible: dict[TopicPartition, set[bytes]] = {}
+        report = check(self.as_history(view, plain_is_durable=plain_is_durable, deleted=frozenset(deleted)))
+        for found in report.examples:
+            # Every record of a run was written by a client whose writes are in its history.
+            if found.is_fault or found.anomaly is Anomaly.UNKNOWN_WRITER:
+                raise SimulationFailure(f"{found.anomaly.label}: {found.sentence}")
+
+    def as_history(self, view: View, *, plain_is_durable: bool, deleted: frozenset[str]) -> History:
+        """The same as the checker takes it: the writes, what each reader polled, and the final phase."""
+        steps: list[RecordedOperation | ConsumerStep] = []
+
+        def add(process: str, ending: Ending, done: Sequence[RecordedSend | RecordedPoll], note: str = "") -> None:
+            steps.append(RecordedOperation(len(steps), process, ending, tuple(done), note=note))
+
+        sightings = [one for one in self.sightings if one.is_committed_only and one.partition.topic not in deleted]
+        visible = {(partition, value) for partition, records in view.items() for _, value in records}
+        visible.update((one.partition, value) for one in sightings for _, value in one.seen)
         for one in self.written:
-            self._check_written(one, there, visible, plain_is_durable=plain_is_durable, gone=gone)
-        for partition, values in there.items():
-            for value, times in values.items():
-                _must(times == 1, f"{partition}: {value!r} is there {times} times")
-                _must(value in visible.get(partition, ()), f"{partition}: {value!r} is visible and must not be")
-        self._check_order(view)
-        self._check_told(view)
-        for sighting in self.sightings:
-            if sighting.is_committed_only and sighting.partition.topic not in gone:
-                self._check_sighting(sighting, view)
-
-    def _check_written(
-        self,
-        one: WrittenTogether,
-        there: Mapping[TopicPartition, Mapping[bytes, int]],
-        visible: dict[TopicPartition, set[bytes]],
-        *,
-        plain_is_durable: bool,
-        gone: frozenset[str],
-    ) -> None:
-        seen, missing = [], []
-        for partition, values in one.values.items():
-            for value in values:
-                if there.get(partition, {}).get(value):
-                    seen.append((partition, value))
-                elif partition.topic not in gone:
-                    missing.append((partition, value))
-        what = f"{one.writer}, {one.outcome.value}"
-        must_be_there = one.outcome is Outcome.COMMITTED and (one.is_transactional or plain_is_durable)
-        _must(not (must_be_there and missing), f"{what}: lost {missing[:3]}")
-        _must(not (one.outcome is Outcome.FAILED and seen), f"{what}: visible none the less: {seen[:3]}")
-        if one.is_transactional:
-            _must(not (seen and missing), f"{what}: {seen[:1]} is visible and {missing[:1]} is not")
-        if one.outcome is not Outcome.FAILED:
-            for partition, value in seen:
-                visible.setdefault(partition, set()).add(value)
-
-    def _check_order(self, view: View) -> None:
-        """Within a partition, what one process wrote later comes later.
-
-        So does what the next process of a writer wrote in transactions, which fences the one before. Outside of them, bytes
-        of a process may come when the next has begun.
-        """
-        places = {(p, value): offset for p, records in view.items() for offset, value in records}
-        last: dict[tuple[str, int, TopicPartition], tuple[int, bytes]] = {}
-        for one in self.written:
-            process = 0 if one.is_transactional else one.process
-            for partition, values in one.values.items():
-                for value in values:
-                    offset = places.get((partition, value))
-                    if offset is None:
-                        continue
-                    before = last.get((one.writer, process, partition), (-1, b""))
-                    _must(offset > before[0], f"{partition}: {value!r} comes before {before[1]!r}")
-                    last[one.writer, process, partition] = offset, value
-
-    def _check_told(self, view: View) -> None:
-        """What is there is where its writer was told that it is."""
-        places = {(p, value): offset for p, records in view.items() for offset, value in records}
-        for one in self.written:
-            for partition, value, sent in one.sent:
-                offset, told = places.get((partition, value)), sent.offset()
-                _must(None in (offset, told) or offset == told, f"{partition}: {value!r} is at {offset}, not at {told}")
-
-    def _check_sighting(self, sighting: ReaderSighting, view: View) -> None:
-        """What was seen of transactions is there still, at the same offsets, and nothing between was passed over."""
-        if not sighting.seen:
-            return
-        records = view[sighting.partition]
-        first = bisect_left(records, sighting.seen[0][0], key=_offset)
-        after = bisect_right(records, sighting.seen[-1][0], key=_offset)
-        seen = [item for item in sighting.seen if not item[1].startswith(b"plain")]
-        kept = [item for item in records[first:after] if not item[1].startswith(b"plain")]
-        if seen != kept:
-            odd = [item for item in seen if item not in kept][:3] or [item for item in kept if item not in seen][:3]
-            raise SimulationFailure(f"{sighting.reader} saw {sighting.partition} otherwise than it is: {odd}")
+            sends = _sends(one, lambda place: place in visible or place[0].topic not in deleted)
+            # Nothing fences the process before outside transactions: its bytes may come when the next has begun.
+            process = one.writer if one.is_transactional else f"{one.writer} {one.process}"
+            is_visible = any(
+                (partition, value) in visible for partition, values in one.values.items() for value in values
+            )
+            add(
+                process,
+                _ending(one, is_visible=is_visible, plain_is_durable=plain_is_durable),
+                sends,
+                one.outcome.value,
+            )
+        for sighting in sightings:
+            # A power cut may take what was seen of records outside transactions.
+            seen = [item for item in sighting.seen if not item[1].startswith(PLAIN)]
+            if seen:
+                add(f"{sighting.reader} {len(steps)}", Ending.OK, [_poll({sighting.partition: seen})])
+        steps.append(ConsumerStep(ConsumerChange.FINAL, JUDGE))
+        add(JUDGE, Ending.OK, [_poll(view)])
+        return History(tuple(steps))
 
     def check_copies(self, view: View, source: str, target: str) -> None:
         """Every record of one topic was copied to the other exactly once."""
-        wanted = Counter(value for p, records in view.items() if p.topic == source for _, value in records)
-        copies = (value for p, records in view.items() if p.topic == target for _, value in records)
-        found = Counter(value.partition(COPIED)[0] for value in copies)
-        _must(wanted == found, f"copies: {sorted((wanted - found) + (found - wanted))[:3]} are lost or there twice")
+        copied = compare(_sightings(view, source), _sightings(view, target))
+        if not copied.is_exact:
+            raise SimulationFailure(f"copies: {(*copied.lost, *copied.duplicated, *copied.unexpected)[:3]}")
 
 
-def _offset(item: tuple[int, bytes]) -> int:
-    return item[0]
+def _ending(one: WrittenTogether, *, is_visible: bool, plain_is_durable: bool) -> Ending:
+    """A transaction of which a part is visible has happened: all of it has to be there."""
+    if one.outcome is Outcome.FAILED:
+        return Ending.FAILED
+    if one.is_transactional:
+        return Ending.OK if one.outcome is Outcome.COMMITTED or is_visible else Ending.UNKNOWN
+    return Ending.OK if one.outcome is Outcome.COMMITTED and plain_is_durable else Ending.UNKNOWN
 
 
-def _must(is_so: bool, otherwise: str) -> None:
-    if not is_so:
-        raise SimulationFailure(otherwise)
+def _sends(one: WrittenTogether, is_wanted: Callable[[tuple[TopicPartition, bytes]], bool]) -> list[RecordedSend]:
+    told = {(partition, value): sent.offset() for partition, value, sent in one.sent}
+    return [
+        RecordedSend(_key(partition, value), _text(value), told.get((partition, value)))
+        for partition, values in one.values.items()
+        for value in values
+        if is_wanted((partition, value))
+    ]
+
+
+def _poll(records: View) -> RecordedPoll:
+    polled: dict[str, list[tuple[int, str]]] = {}
+    for partition, found in records.items():
+        for offset, value in found:
+            polled.setdefault(_key(partition, value), []).append((offset, _text(value)))
+    return RecordedPoll({key: tuple(found) for key, found in polled.items()})
+
+
+def _key(partition: TopicPartition, value: bytes) -> str:
+    """Records outside transactions have keys of their own: they may go where those of transactions stay."""
+    return f"{PLAIN.decode()} {partition}" if value.startswith(PLAIN) else str(partition)
+
+
+def _text(value: bytes) -> str:
+    """The dots at its end only make it long."""
+    return value.rstrip(b".").decode()
+
+
+def _sightings(view: View, topic: str) -> Iterator[Sighting[bytes]]:
+    for partition, records in view.items():
+        if partition.topic == topic:
+            for offset, value in records:
+                yield Sighting(value.partition(COPIED)[0], None, partition.partition, offset)
+
+
+@dataclass(slots=True)
+class PlainCommits:
+    """What the one member of a group asked for and was told. A later life of it has another generation, which refuses what
+    is late of the earlier; within one life, a request that was sent twice may come again behind those that follow it.
+
+    A kill of the broker takes none of them, and a power cut any: `power_cuts` is how many there were.
+    """
+
+    power_cuts: Callable[[], int]
+    asked: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    possible: dict[TopicPartition, set[int]] = field(default_factory=dict)
+    """The offsets of which one is the last that was committed."""
+    cuts: int = 0
+    """The power cuts that `possible` knows of."""
+
+    def ask(self, offsets: Mapping[TopicPartition, int]) -> None:
+        self._look_for_power_cuts()
+        for partition, offset in offsets.items():
+            for seen in (self.asked, self.possible):
+                seen.setdefault(partition, {-1}).add(offset)
+
+    def answered(self, offsets: Mapping[TopicPartition, int], *, is_doubtful: bool) -> None:
+        """What was asked for last was carried out: for sure before any power cut since."""
+        if not is_doubtful and self.cuts == self.power_cuts():
+            self.possible.update({partition: {offset} for partition, offset in offsets.items()})
+
+    def _look_for_power_cuts(self) -> None:
+        if self.cuts != self.power_cuts():
+            self.cuts = self.power_cuts()
+            self.possible = {partition: set(offsets) for partition, offsets in self.asked.items()}
+
+    def check(self, committed: Callable[[TopicPartition], int]) -> None:
+        """Raise SimulationFailure where an offset is none of those; -1 is no offset."""
+        self._look_for_power_cuts()
+        for partition, possible in self.possible.items():
+            found = committed(partition)
+            if found not in possible:
+                raise SimulationFailure(
+                    f"{partition}: {found} is committed, and it must be one of {sorted(possible)[-5:]}"
+                )

@@ -12,9 +12,9 @@ from random import Random
 from oncelog.broker import slices
 from oncelog.client import requests
 from oncelog.client.requests import Api
-from oncelog.simulation.bit_flips import BitFlips
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
+from oncelog.simulation.disk import BitFlips
 from oncelog.simulation.events import EventQueue
 from oncelog.simulation.faults import FaultKind, PlannedFault
 from oncelog.simulation.network import Network, StreamEnd

@@ -12,10 +12,8 @@ from oncelog.environment import DiskError
 from oncelog.log import PartitionLog
 from oncelog.simulation.audit import audit_committed_offsets, audit_coordinators, audit_decisions, audit_logs
 from oncelog.simulation.broker_node import BrokerNode, SimulationFailure
-from oncelog.simulation.given_producer_ids import GivenProducerIds
-from oncelog.simulation.remembered_topics import RememberedTopics
+from oncelog.simulation.expectations import GivenProducerIds, RememberedTopics, TransactionDeadlines
 from oncelog.simulation.short_lived import ShortLivedHistory
-from oncelog.simulation.transaction_deadlines import TransactionDeadlines
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
 Offsets = tuple[int, int, int, int]

@@ -9,8 +9,7 @@ from typing_extensions import Buffer
 from oncelog.client.values import Address
 from oncelog.environment import LINK_TRANSITIONS, LinkListener, LinkState
 from oncelog.simulation.events import Process
-from oncelog.simulation.frames import FrameBuffer
-from oncelog.simulation.network import Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Network, StreamEnd
 from oncelog.wire import WireError
 
 OPENING, OPEN, CLOSED = LinkState

@@ -13,8 +13,7 @@ from typing import NamedTuple
 from typing_extensions import Buffer
 
 from oncelog.environment import DirectoryInUseError, DiskError, DiskFullError, MakeRoom, Share, Syncable
-from oncelog.simulation.file_content import FileContent
-from oncelog.simulation.file_names import FileNames, NameChange, moving, naming, removing, volume_of
+from oncelog.simulation.memory_files import FileContent, FileNames, NameChange, moving, naming, removing, volume_of
 
 SPACE_BYTES = 10**12
 NAME_BYTES_MAX = 255

@@ -11,9 +11,9 @@ from oncelog.client.net.settings import ClientSettings
 from oncelog.client.values import Address, IsolationLevel, TopicPartition
 from oncelog.simulation import workload
 from oncelog.simulation.clients import ClientNode
-from oncelog.simulation.driving import Driver
 from oncelog.simulation.events import EventQueue, stream
 from oncelog.simulation.network import Network
+from oncelog.simulation.report import Driver
 from oncelog.simulation.transport import Play
 
 Plays = dict[str, Callable[[ClientNode], Play]]

@@ -14,19 +14,17 @@ from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.conditions import broker_settings, transaction_version
 from oncelog.simulation.disk import SimulatedDisk
-from oncelog.simulation.driving import MINUTE_MS, Driver
 from oncelog.simulation.events import Event, EventQueue, stream
+from oncelog.simulation.expectations import TransactionDeadlines
 from oncelog.simulation.faults import plan
-from oncelog.simulation.history import RunHistory, View
+from oncelog.simulation.history import PlainCommits, RunHistory, View
 from oncelog.simulation.injection import Injection
 from oncelog.simulation.invariants import Invariants
 from oncelog.simulation.keyed import KEYED, KeyedHistory
 from oncelog.simulation.network import Network
-from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.population import Plays, Population, busy_client, ends_of, uncopied
-from oncelog.simulation.report import Report, failure_of, report_of
+from oncelog.simulation.report import MINUTE_MS, Driver, Report, failure_of, report_of
 from oncelog.simulation.short_lived import REBORN, SHORT_LIVED, ShortLivedHistory
-from oncelog.simulation.transaction_deadlines import TransactionDeadlines
 from oncelog.simulation.transport import Play
 
 CALM_MS = (1_000.0, 10_000.0)

@@ -29,8 +29,7 @@ from oncelog.client.net.settings import ClientSettings
 from oncelog.client.requests import Api
 from oncelog.client.values import Address
 from oncelog.simulation.events import DELAY_MS_MIN, Event, Process, ProcessClock
-from oncelog.simulation.frames import FrameBuffer
-from oncelog.simulation.network import Network, StreamEnd
+from oncelog.simulation.network import FrameBuffer, Network, StreamEnd
 from oncelog.simulation.on_the_way import OnTheWay
 
 LinkName = tuple[Address, ConnectionUse]

@@ -25,9 +25,8 @@ from oncelog.client.requests import OFFSET_COMMIT, Api, ApiRequest, milliseconds
 from oncelog.client.values import IsolationLevel, NewTopic, OffsetAndMetadata, OffsetSpec, TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import SESSION_MS, ClientNode, Sent, SimulatedConsumer, SimulatedProducer
-from oncelog.simulation.history import COPIED, Outcome, ReaderSighting, RunHistory, WrittenTogether
+from oncelog.simulation.history import COPIED, Outcome, PlainCommits, ReaderSighting, RunHistory, WrittenTogether
 from oncelog.simulation.keyed import KEYED, KEYED_PARTITIONS, KeyedHistory, keyed_topic
-from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.short_lived import (
     REBORN,
     SHORT_LIVED,

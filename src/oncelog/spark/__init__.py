@@ -29,20 +29,19 @@ if TYPE_CHECKING:
     from oncelog.spark.metrics import BatchReport, SinkMetrics
     from oncelog.spark.options.table import OptionError
     from oncelog.spark.query import QueryError
-    from oncelog.spark.query_progress import progress
+    from oncelog.spark.query_progress import lag, progress, source_metrics
     from oncelog.spark.session.java import Java, JavaNotFoundError, find_java, use_java
     from oncelog.spark.session.session import build_session
-    from oncelog.spark.sink.batch_write import write_exactly_once
+    from oncelog.spark.sink.batch_write import WriteIdError, write_exactly_once
     from oncelog.spark.sink.exactly_once import committed_offsets, exactly_once
     from oncelog.spark.sink.fence import FenceError
     from oncelog.spark.sink.hanging import HangingTransaction
     from oncelog.spark.sink.micro_batches import ExactlyOnceSink
     from oncelog.spark.sink.transaction import AttemptsExhausted
-    from oncelog.spark.sink.unwritable import RowError
-    from oncelog.spark.sink.write_record import WriteIdError
+    from oncelog.spark.sink.writable import RowError
     from oncelog.spark.source.errors import DataLossError
-    from oncelog.spark.source.progress import lag, source_metrics
-    from oncelog.spark.stateless import NeedsCheckpoint, StatelessLoop, run_stateless
+    from oncelog.spark.statefulness import NeedsCheckpoint
+    from oncelog.spark.stateless import StatelessLoop, run_stateless
     from oncelog.spark.user_function import FunctionError
 
 __all__ = [
@@ -93,24 +92,24 @@ _HOMES = {
     "HangingTransaction": "oncelog.spark.sink.hanging",
     "Java": "oncelog.spark.session.java",
     "JavaNotFoundError": "oncelog.spark.session.java",
-    "NeedsCheckpoint": "oncelog.spark.stateless",
+    "NeedsCheckpoint": "oncelog.spark.statefulness",
     "OncelogDataSource": "oncelog.spark.data_source",
     "OptionError": "oncelog.spark.options.table",
     "OutcomeUnknown": "oncelog.client",
     "ProducerFenced": "oncelog.client",
     "QueryError": "oncelog.spark.query",
-    "RowError": "oncelog.spark.sink.unwritable",
+    "RowError": "oncelog.spark.sink.writable",
     "SinkMetrics": "oncelog.spark.metrics",
     "StatelessLoop": "oncelog.spark.stateless",
-    "WriteIdError": "oncelog.spark.sink.write_record",
+    "WriteIdError": "oncelog.spark.sink.batch_write",
     "build_session": "oncelog.spark.session.session",
     "committed_offsets": "oncelog.spark.sink.exactly_once",
     "exactly_once": "oncelog.spark.sink.exactly_once",
     "find_java": "oncelog.spark.session.java",
-    "lag": "oncelog.spark.source.progress",
+    "lag": "oncelog.spark.query_progress",
     "progress": "oncelog.spark.query_progress",
     "run_stateless": "oncelog.spark.stateless",
-    "source_metrics": "oncelog.spark.source.progress",
+    "source_metrics": "oncelog.spark.query_progress",
     "use_java": "oncelog.spark.session.java",
     "write_exactly_once": "oncelog.spark.sink.batch_write",
 }

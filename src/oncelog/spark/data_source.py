@@ -93,8 +93,8 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError
         from oncelog.spark.sink.batch_write import write_settings
-        from oncelog.spark.sink.columns import columns_to_write
         from oncelog.spark.sink.format_writers import SAID, BatchWriter
+        from oncelog.spark.sink.writable import columns_to_write
 
         with told_in_one_sentence(*SAID):
             if overwrite:
@@ -112,9 +112,9 @@ class OncelogDataSource(Shipped, DataSource):
         from oncelog.spark.older_pyspark import HAS_STREAM_WRITER
         from oncelog.spark.options.sink_options import Use, sink_arguments
         from oncelog.spark.options.table import OptionError
-        from oncelog.spark.sink.columns import columns_to_write
         from oncelog.spark.sink.format_writers import SAID, StreamWriter
         from oncelog.spark.sink.stream_commit import stream_settings
+        from oncelog.spark.sink.writable import columns_to_write
 
         with told_in_one_sentence(*SAID):
             if not HAS_STREAM_WRITER:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pickle import PickleError
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -11,7 +13,7 @@ from oncelog.client.security import PLAINTEXT, Security
 from oncelog.spark import private
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointFiles, batch_offsets, checkpoint_files, has_state_of
 from oncelog.spark.options.security_options import PREFIX, security_of
-from oncelog.spark.private import StreamExecution, is_scan
+from oncelog.spark.private import StreamExecution, has_own_jvm, is_scan
 
 QUERY_ID_PROPERTY = "sql.streaming.queryId"
 STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -155,3 +157,35 @@ def _source(leaf: Any) -> Source:
 def _start(leaf: Any, running: list[Any]) -> str | None:
     starts = [one.startOffset() for one in running if one.stream() == leaf.stream()]
     return str(starts[0].get().json()) if starts and starts[0].isDefined() else None
+
+
+VARIABLES = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED")
+"""Either of them makes PySpark start sessions over Spark Connect."""
+
+REMOTE_SETTING = "spark.remote"
+
+SENTENCE = (
+    "exactly once needs a session in the driver's own process, and over Spark Connect neither a query's checkpoint nor its "
+    "offsets can be seen: run the program with spark-submit or with a master, without SPARK_REMOTE and builder.remote(...)"
+)
+
+
+class SparkConnectError(QueryError, PickleError):
+    """The session is one of Spark Connect. A PickleError, too, since PySpark replaces the message of any other error that a
+    function raises while it is sent to the server.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(SENTENCE)
+
+
+def refuse_connect(session: object) -> None:
+    """Raise SparkConnectError for a session that has no JVM of its own."""
+    if not has_own_jvm(session):
+        raise SparkConnectError
+
+
+def refuse_remote(environment: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    """Raise SparkConnectError where the next session would be one of Spark Connect."""
+    if REMOTE_SETTING in settings or any(environment.get(name) for name in VARIABLES):
+        raise SparkConnectError

@@ -6,6 +6,7 @@ what is known to need nothing is listed here, and not what needs something: an o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -14,6 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from oncelog.spark.data_source import row_schema
 from oncelog.spark.private import analyzed_plan, items
+from oncelog.spark.query import QueryError
+from oncelog.spark.user_function import Transform, name_of, output_of
 
 INPUT = "oncelog_input"
 """The alias of an input in the plans that are looked at."""
@@ -56,6 +59,14 @@ KEEPS_RIGHT = frozenset({"INNER", "CROSS", "RIGHT OUTER"})
 """The joins that give, for each row of that side, what they give for it alone."""
 
 
+class NeedsCheckpoint(QueryError):
+    """A function cannot be computed from one micro-batch alone. `reason` says why."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}: that needs a streaming query with a checkpoint, and exactly_once(...) as its sink")
+        self.reason = reason
+
+
 class Memory(Enum):
     """What a function would have to remember from one micro-batch to the next."""
 
@@ -74,6 +85,20 @@ def memory_of(rows: DataFrame) -> Memory:
     walk = _Walk()
     walk.reads_input(analyzed_plan(rows))
     return walk.memory
+
+
+def check_needs_no_memory(
+    spark: SparkSession, transform: Transform, input_count: int, targets: Sequence[str], *, include_headers: bool
+) -> None:
+    """Look at what a function makes of inputs without records. Raises NeedsCheckpoint, or what `output_of` raises."""
+    inputs = [stand_in(spark, include_headers=include_headers) for _ in range(input_count)]
+    memory = memory_of(output_of(transform, transform(*inputs), targets))
+    if memory is Memory.OTHER_INPUT:
+        raise NeedsCheckpoint(
+            f"{name_of(transform)} joins its inputs, and what matches may come in different micro-batches"
+        )
+    if memory is Memory.RECORDS:
+        raise NeedsCheckpoint(f"{name_of(transform)} remembers something from record to record")
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,23 +18,20 @@ from oncelog.client.values import IsolationLevel, OffsetSpec
 from oncelog.spark.metrics import BatchReport, SinkMetrics
 from oncelog.spark.offsets import SPECIFICATIONS, Offsets, digest, to_json
 from oncelog.spark.options.security_options import security_of
+from oncelog.spark.options.source_options import check_source_options
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.plan import Expectation
-from oncelog.spark.query import QueryError
-from oncelog.spark.session.connect import refuse_connect
+from oncelog.spark.query import refuse_connect
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import DriverPump, collected
 from oncelog.spark.sink.fence import FenceRecord
-from oncelog.spark.sink.own_input import refuse_own_input
+from oncelog.spark.sink.kept_groups import StartedTopics
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer
 from oncelog.spark.source import planning
 from oncelog.spark.source.errors import DataLossError
-from oncelog.spark.started_topics import StartedTopics
-from oncelog.spark.statefulness import Memory, memory_of, stand_in
-from oncelog.spark.stateless_options import check_source_options
-from oncelog.spark.topic_ids import TopicIds
-from oncelog.spark.user_function import Transform, inputs_of, name_of, output_of, output_topic
+from oncelog.spark.statefulness import check_needs_no_memory
+from oncelog.spark.user_function import Transform, inputs_of, output_of, output_topic
 from oncelog.wire import ErrorCode
 
 POLL_INTERVAL_MS = 20.0
@@ -44,14 +42,6 @@ RENEWAL_INTERVAL_MS = 60_000.0
 A broker deletes them, and forgets the transactional id, so long after they were last committed, and a user need not be
 allowed to see for how long: 7 days by default, a minute at the least (offsets.retention.minutes).
 """
-
-
-class NeedsCheckpoint(QueryError):
-    """A function cannot be computed from one micro-batch alone. `reason` says why."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}: that needs a streaming query with a checkpoint, and exactly_once(...) as its sink")
-        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +60,33 @@ class InputSettings:
     @property
     def all_topics(self) -> list[str]:
         return sorted({topic for topics in self.topics for topic in topics})
+
+
+class TopicIds:
+    """The ids under which a group has read its topics. Offsets that were committed without them tell none."""
+
+    def __init__(self, group_id: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._group_id = group_id
+        self._seen: dict[str, set[UUID]] = {}
+        for item, entry in committed.items():
+            topic_id = fence.topic_id_of(entry.metadata)
+            if topic_id is not None:
+                self._seen.setdefault(item.topic, set()).add(topic_id)
+
+    def known(self) -> dict[str, UUID]:
+        return {name: topic_id for name, (topic_id,) in self._seen.items()}
+
+    def check(self, name: str, topic_id: UUID | None) -> None:
+        """Raises DataLossError. Brokers before Kafka 2.8 give topics no ids (KIP-516)."""
+        if topic_id is None:
+            return
+        seen = self._seen.setdefault(name, set())
+        seen.add(topic_id)
+        if len(seen) > 1:
+            raise DataLossError(
+                f"topic {name} was deleted and made anew while it was read; say where to read it from with oncelog groups "
+                f"reset-offsets {self._group_id} --topic {name}"
+            )
 
 
 class StatelessLoop:
@@ -93,8 +110,8 @@ class StatelessLoop:
         Raises NeedsCheckpoint, FunctionError or QueryError before it takes anything.
         """
         refuse_connect(spark)
-        refuse_own_input(sink, source.all_topics, targets)
-        check_needs_no_memory(spark, transform, source, targets)
+        sink.refuse_own_input(source.all_topics, targets)
+        check_needs_no_memory(spark, transform, len(source.topics), targets, include_headers=source.include_headers)
         self._targets = targets
         self._on_batch = on_batch
         self._spark = spark
@@ -172,7 +189,7 @@ class StatelessLoop:
         entries = self._entries(batch_id, end)
 
         def committed(written: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-            refuse_own_input(self._sink, self._source.all_topics, (item.topic for item in written))
+            self._sink.refuse_own_input(self._source.all_topics, (item.topic for item in written))
             return entries
 
         inputs = [self._read(_of(start, topics), _of(end, topics)) for topics in self._source.topics]
@@ -264,20 +281,6 @@ class StatelessLoop:
         record = FenceRecord(QUERY_ID, batch_id, digest([to_json(end)]), self._sequence)
         self._sequence += 1
         return fence.fence_metadata(record, end, topic_ids=self._topic_ids.known())
-
-
-def check_needs_no_memory(
-    spark: SparkSession, transform: Transform, source: InputSettings, targets: Sequence[str]
-) -> None:
-    """Look at what a function makes of inputs without records. Raises NeedsCheckpoint, or what `output_of` raises."""
-    inputs = [stand_in(spark, include_headers=source.include_headers) for _ in source.topics]
-    memory = memory_of(output_of(transform, transform(*inputs), targets))
-    if memory is Memory.OTHER_INPUT:
-        raise NeedsCheckpoint(
-            f"{name_of(transform)} joins its inputs, and what matches may come in different micro-batches"
-        )
-    if memory is Memory.RECORDS:
-        raise NeedsCheckpoint(f"{name_of(transform)} remembers something from record to record")
 
 
 def run_stateless(

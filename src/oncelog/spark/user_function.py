@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, DataType, IntegerType
 
 from oncelog.spark.data_source import HEADERS_TYPE
-from oncelog.spark.sink.columns import columns_to_write
+from oncelog.spark.sink.writable import columns_to_write
 
 Result: TypeAlias = "DataFrame | Sequence[DataFrame] | Mapping[str, DataFrame]"
 Transform = Callable[..., Result]

@@ -1,23 +1,21 @@
 """The transaction coordinator: states, decisions, replay, and what its log holds."""
 
-from oncelog.transactions.answers import (
-    DescribedTransaction,
-    EndTransactionAnswer,
-    InitProducerIdAnswer,
-    ListedTransaction,
-    MarkersToSend,
-)
 from oncelog.transactions.coordinator import TransactionCoordinator
-from oncelog.transactions.listing import listing
 from oncelog.transactions.records import TransactionRecord, decode, encode, record_version
 from oncelog.transactions.state import (
     DECIDED,
     ONGOING,
     TRANSITIONS,
+    DescribedTransaction,
+    EndTransactionAnswer,
+    InitProducerIdAnswer,
+    ListedTransaction,
+    MarkersToSend,
     TopicPartition,
     TransactionMetadata,
     TransactionStatus,
 )
+from oncelog.transactions.transactional_ids import listing
 from oncelog.transactions.transitions import has_epoch_per_transaction
 
 __all__ = [

@@ -13,17 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from oncelog.coordination import Decision
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.transactions import transitions
-from oncelog.transactions.answers import (
-    DescribedTransaction,
-    EndTransactionAnswer,
-    InitProducerIdAnswer,
-    MarkersToSend,
-    markers_of,
-)
 from oncelog.transactions.records import TransactionRecord
-from oncelog.transactions.retries import is_bump_retry, is_overflow_retry, may_ask_for_bump
 from oncelog.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
@@ -35,12 +27,22 @@ from oncelog.transactions.state import (
     NO_PRODUCER_ID,
     ONGOING,
     PREPARE_COMMIT,
+    DescribedTransaction,
+    EndTransactionAnswer,
+    InitProducerIdAnswer,
+    MarkersToSend,
     TopicPartition,
     TransactionMetadata,
     is_legal,
+    markers_of,
 )
 from oncelog.transactions.transactional_ids import TransactionalIds
-from oncelog.transactions.transitions import EPOCH_PER_TRANSACTION_VERSION
+from oncelog.transactions.transitions import (
+    EPOCH_PER_TRANSACTION_VERSION,
+    is_bump_retry,
+    is_overflow_retry,
+    may_ask_for_bump,
+)
 from oncelog.wire import ErrorCode
 
 PARTITION_COUNT = 50
@@ -204,7 +206,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, topic: str, partition: int
     ) -> ErrorCode:
-        """Whether this producer may write to this partition now, inside its open transaction.
+        """Check that this producer may write to this partition now, inside its open transaction.
 
         From the moment the end of a transaction is decided the answer is no: nothing can slip in before the marker.
         Errors: invalid_producer_id_mapping, producer_fenced, concurrent_transactions, transaction_abortable.
@@ -356,7 +358,7 @@ class TransactionCoordinator:
     # What operators ask
 
     def transactions(self) -> Collection[TransactionMetadata]:
-        """What is known of every id of this node."""
+        """The metadata of every id of this node."""
         return self.ids.transactions()
 
     def describe(self, transactional_id: str) -> DescribedTransaction:

@@ -48,7 +48,7 @@ _LOGGED = {status.value: status for status in TransactionStatus if status not in
 
 
 class TransactionRecord(NamedTuple):
-    """What a transactional id became, or None when it is forgotten, and the time of the record."""
+    """The metadata of a transactional id, None when the id is forgotten, and the time of the record."""
 
     transactional_id: str
     metadata: TransactionMetadata | None

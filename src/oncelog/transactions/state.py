@@ -1,6 +1,7 @@
-"""What a transactional id can be doing, and everything the coordinator remembers about it.
+"""The states of a transactional id, its metadata, and the answers of the coordinator.
 
-`TRANSITIONS` is the whole state machine: a move that is not in it is a bug, not an answer.
+`TRANSITIONS` is the whole state machine: a move that is not in it is a bug. The page of the documentation is written
+from it.
 """
 
 from __future__ import annotations
@@ -8,10 +9,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
+from oncelog.wire import ErrorCode
+
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 PRODUCER_EPOCH_MAX = 32767
-# A client never gets the highest epoch: it is kept so that whoever holds the one below can still be fenced (KIP-360).
+# A client never gets the highest epoch: it is kept to fence the producer that holds the one below (KIP-360).
 LAST_CLIENT_EPOCH = PRODUCER_EPOCH_MAX - 1
 NO_TIMESTAMP = -1
 
@@ -105,3 +108,107 @@ class TransactionMetadata(NamedTuple):
     @property
     def epoch_is_exhausted(self) -> bool:
         return self.producer_epoch >= LAST_CLIENT_EPOCH
+
+
+class MarkersToSend(NamedTuple):
+    """A decided transaction: one marker with this producer id and epoch goes to each partition, then it is complete.
+
+    `partitions` holds data partitions and partitions of `__consumer_offsets`; it is empty when nothing was added.
+    `transaction_version` 2 says that the epoch is above that of the data.
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
+    transaction_version: int
+    partitions: frozenset[TopicPartition]
+
+
+class InitProducerIdAnswer(NamedTuple):
+    """`markers` comes with `concurrent_transactions`, when an open transaction had to be aborted first."""
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    markers: MarkersToSend | None = None
+
+
+class EndTransactionAnswer(NamedTuple):
+    """The producer id and epoch are those of the producer's next transaction, -1 where there is an error.
+
+    Without `markers` there is nothing more to do: it is an error, or the repetition of a request that succeeded.
+    """
+
+    error: ErrorCode
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    markers: MarkersToSend | None = None
+
+
+class DescribedTransaction(NamedTuple):
+    error: ErrorCode
+    metadata: TransactionMetadata | None = None
+
+
+class ListedTransaction(NamedTuple):
+    """`unknown_states` holds the state filters that name no state."""
+
+    error: ErrorCode
+    unknown_states: tuple[str, ...] = ()
+    transactions: tuple[TransactionMetadata, ...] = ()
+
+
+def markers_of(metadata: TransactionMetadata, *, committed: bool) -> MarkersToSend:
+    return MarkersToSend(
+        metadata.transactional_id,
+        metadata.producer_id,
+        metadata.producer_epoch,
+        committed,
+        metadata.client_transaction_version,
+        metadata.partitions,
+    )
+
+
+_MEANINGS = {
+    TransactionStatus.EMPTY: "A producer has the id, and has begun nothing with it.",
+    TransactionStatus.ONGOING: "At least one partition, or one group's offsets, is in the open transaction.",
+    TransactionStatus.PREPARE_COMMIT: "The transaction is committed, whatever happens. Its markers are being written.",
+    TransactionStatus.PREPARE_ABORT: "The transaction is aborted, whatever happens. Its markers are being written.",
+    TransactionStatus.COMPLETE_COMMIT: "Every commit marker is written. The next transaction can begin.",
+    TransactionStatus.COMPLETE_ABORT: "Every abort marker is written. The next transaction can begin.",
+    TransactionStatus.DEAD: "The id is being forgotten. Never in the log: a record without a value says it.",
+    TransactionStatus.PREPARE_EPOCH_FENCE: "The coordinator ends the transaction itself, epoch first. Never in the log.",
+}
+
+_INTRODUCTION = """\
+# Transaction states
+
+What a transactional id can be doing. The numbers are those of the `__transaction_state` log, the names those that
+DescribeTransactions and ListTransactions answer. A move that is not in the diagram cannot happen: a request that asks
+for one gets an error.
+
+This page is generated from the transition table in `oncelog.transactions.state`.
+"""
+
+_CLOSING = """\
+While a transaction is in one of the two Prepare states, and while a record about its id is on the way to the log, every
+other request for the id is answered `CONCURRENT_TRANSACTIONS`, which clients retry.
+"""
+
+
+def page() -> str:
+    """The whole page, in Markdown."""
+    return "\n".join((_INTRODUCTION, state_diagram(), state_table(), _CLOSING))
+
+
+def state_diagram() -> str:
+    edges = [f"    [*] --> {EMPTY.label}: InitProducerId of an unknown id"]
+    edges += (f"    {before.label} --> {after.label}: {reason}" for (before, after), reason in TRANSITIONS.items())
+    edges.append(f"    {DEAD.label} --> [*]")
+    return "\n".join(("```mermaid", "stateDiagram-v2", *edges, "```", ""))
+
+
+def state_table() -> str:
+    rows = [f"| {status.value} | {status.label} | {_MEANINGS[status]} |" for status in TransactionStatus]
+    return "\n".join(("| number | name | meaning |", "|---|---|---|", *rows, ""))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from oncelog.coordination.names import matching, regex_problem
 from oncelog.transactions.records import TransactionRecord
-from oncelog.transactions.state import DECIDED, TransactionMetadata
+from oncelog.transactions.state import DECIDED, ListedTransaction, TransactionMetadata, TransactionStatus
+from oncelog.wire import ErrorCode
 
 
 @dataclass(slots=True)
@@ -22,7 +24,7 @@ class TransactionalIds:
         return self._metadata.get(transactional_id)
 
     def transactions(self) -> Collection[TransactionMetadata]:
-        """What is known of every id."""
+        """The metadata of every id."""
         return self._metadata.values()
 
     def transactions_of(self, partition: int) -> Collection[TransactionMetadata]:
@@ -35,11 +37,11 @@ class TransactionalIds:
         return None if transactional_id is None else self._metadata.get(transactional_id)
 
     def is_pending(self, transactional_id: str) -> bool:
-        """Whether a decision about this id waits for its record to be appended."""
+        """True while a decision about this id waits for its record to be appended."""
         return transactional_id in self._pending
 
     def is_settled(self, transactional_id: str) -> bool:
-        """Whether nothing is in progress: a request that was told `concurrent_transactions` can be asked again."""
+        """True if nothing is in progress: a request that was answered `concurrent_transactions` can be sent again."""
         if transactional_id in self._pending:
             return False
         metadata = self._metadata.get(transactional_id)
@@ -68,7 +70,7 @@ class TransactionalIds:
         self._pending[record.transactional_id] = record
 
     def let_go(self, transactional_id: str) -> None:
-        """What was held will not be appended: the id is as it was before."""
+        """Drop a held record: the id is as it was before."""
         self._pending.pop(transactional_id, None)
 
     def unload(self, partition: int) -> list[str]:
@@ -83,3 +85,36 @@ class TransactionalIds:
         del self._metadata[metadata.transactional_id]
         if self._owners.get(metadata.producer_id) == metadata.transactional_id:
             del self._owners[metadata.producer_id]
+
+
+def listing(
+    transactions: Iterable[TransactionMetadata],
+    now_ms: int,
+    *,
+    states: Collection[str] = (),
+    producer_ids: Collection[int] = (),
+    longer_than_ms: int = -1,
+    id_pattern: str | None = None,
+) -> ListedTransaction:
+    """Keep what passes every filter. Empty collections, -1 and no pattern let everything pass.
+
+    `states` are names as DescribeTransactions answers them; `id_pattern` must match an id as a whole. Errors:
+    invalid_regular_expression.
+    """
+    if id_pattern and regex_problem(id_pattern) is not None:
+        return ListedTransaction(ErrorCode.invalid_regular_expression)
+    writers = frozenset(producer_ids)
+    named = {state: TransactionStatus.from_label(state) for state in states}
+    wanted = set(named.values())
+    found = tuple(
+        metadata
+        for metadata in transactions
+        if (not named or metadata.status in wanted)
+        and (not writers or metadata.producer_id in writers)
+        and (longer_than_ms < 0 or now_ms - metadata.start_ms > longer_than_ms)
+    )
+    if id_pattern:
+        matched = matching(id_pattern, (metadata.transactional_id for metadata in found))
+        found = tuple(metadata for metadata in found if metadata.transactional_id in matched)
+    unknown = tuple(state for state, status in named.items() if status is None)
+    return ListedTransaction(ErrorCode.none, unknown, found)

@@ -1,12 +1,18 @@
-"""What each legal move writes: from what a transactional id was to what it becomes."""
+"""The legal moves of a transactional id: the metadata after each, the retries that repeat one, and its line in the log."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from oncelog.coordination.names import first_of
+from oncelog.transactions.records import TransactionRecord
 from oncelog.transactions.state import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
+    DECIDED,
     EMPTY,
     IDLE,
+    LAST_CLIENT_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
@@ -25,12 +31,12 @@ EPOCH_PER_TRANSACTION_VERSION = 2
 
 
 def has_epoch_per_transaction(transaction_version: int) -> bool:
-    """Whether no two transactions of a producer share an epoch (KIP-890)."""
+    """True if each transaction of a producer has an epoch of its own (KIP-890)."""
     return transaction_version >= EPOCH_PER_TRANSACTION_VERSION
 
 
 def unknown_id(transactional_id: str, producer_id: int, timeout_ms: int) -> TransactionMetadata:
-    """What is known of an id before its first record. The epoch -1 makes the first bump give 0."""
+    """The metadata of an id before its first record. The epoch -1 makes the first bump give 0."""
     return TransactionMetadata(
         transactional_id=transactional_id,
         producer_id=producer_id,
@@ -154,3 +160,61 @@ def _decided(
         last_update_ms=now_ms,
         client_transaction_version=client_transaction_version,
     )
+
+
+# The same bytes may repeat a request whose answer was lost, or come from a fenced producer. Only a producer whose own
+# request was carried out can know the epoch, or the producer id, just below the stored one.
+def may_ask_for_bump(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """KIP-360: the producer of record, one that saw its id rotate away without the answer, or anyone for a new id."""
+    return (
+        before.producer_epoch == NO_PRODUCER_EPOCH
+        or producer_id == before.producer_id
+        or (producer_id == before.previous_producer_id and producer_epoch >= LAST_CLIENT_EPOCH)
+    )
+
+
+def is_bump_retry(before: TransactionMetadata, producer_epoch: int) -> bool:
+    """True if this EndTxn v5 was answered before, and the answer was lost.
+
+    Only a transaction that ended with a bump has such an answer: else the epoch below is that of a fenced producer.
+    No client is given the highest epoch.
+    """
+    return (
+        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+        and before.producer_epoch == producer_epoch + 1
+        and before.producer_epoch <= LAST_CLIENT_EPOCH
+    )
+
+
+def is_overflow_retry(before: TransactionMetadata, producer_id: int, producer_epoch: int) -> bool:
+    """The same, when the lost answer named a new producer id because the epochs of the old one had run out."""
+    return (
+        before.client_transaction_version >= EPOCH_PER_TRANSACTION_VERSION
+        and before.previous_producer_id == producer_id
+        and producer_epoch == LAST_CLIENT_EPOCH
+        and before.producer_epoch == 0
+    )
+
+
+def news(before: TransactionMetadata | None, record: TransactionRecord) -> str | None:
+    """Say what the transactional id does that it did not do `before`; None where its transaction is what it was."""
+    after = record.metadata
+    if after is None:
+        return None
+    producer = f"producer id {after.producer_id}, epoch {after.producer_epoch}"
+    if after.status is ONGOING:
+        is_open = before is not None and before.status is ONGOING
+        known = before.partitions if before is not None and is_open else frozenset()
+        added = after.partitions - known
+        if not is_open:
+            return f"a transaction begins with {_named(added)}, {producer}"
+        return f"its transaction has {_named(added)}, too" if added else None
+    if after.status in DECIDED:
+        end = "committed" if after.status is PREPARE_COMMIT else "aborted"
+        count = len(after.partitions)
+        return f"its transaction in {count} partitions is to be {end} ({after.status.label}), {producer}"
+    return None
+
+
+def _named(partitions: Collection[TopicPartition]) -> str:
+    return first_of([f"{topic}-{index}" for topic, index in sorted(partitions)])

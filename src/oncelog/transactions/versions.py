@@ -1,7 +1,7 @@
-"""What an older client must be told instead: the coordinator's errors, by API version.
+"""The error codes for older clients: the coordinator's errors, by API version.
 
-The coordinator knows one error for each situation. Clients know the codes of their day: PRODUCER_FENCED (90) and
-TRANSACTION_ABORTABLE (120) came late, and the errors of the coordinator must not reach a producer that asked a leader.
+The coordinator has one error for each situation. PRODUCER_FENCED (90) and TRANSACTION_ABORTABLE (120) came late, and
+older clients do not know them. The coordinator's own errors must not reach a producer that asked a leader.
 """
 
 from __future__ import annotations
@@ -49,22 +49,22 @@ def transaction_error(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def end_bumps_epoch(version: int) -> bool:
-    """Whether EndTxn of this version asks for an epoch per transaction."""
+    """True if EndTxn of this version asks for an epoch per transaction."""
     return version >= END_BUMPS_VERSION
 
 
 def produce_adds_partitions(version: int) -> bool:
-    """Whether Produce of this version leaves it to the broker to add its partitions to the transaction."""
+    """True if Produce of this version leaves it to the broker to add its partitions to the transaction."""
     return version >= PRODUCE_ADDS_PARTITIONS_VERSION
 
 
 def offset_commit_adds_partitions(version: int) -> bool:
-    """Whether TxnOffsetCommit of this version leaves it to the broker to add the group to the transaction."""
+    """True if TxnOffsetCommit of this version leaves it to the broker to add the group to the transaction."""
     return version >= OFFSET_COMMIT_ADDS_PARTITIONS_VERSION
 
 
 def produce_error(error: ErrorCode, version: int) -> ErrorCode:
-    """What a transactional batch is answered when `verify` or `add_partitions` refused it."""
+    """The error of a transactional batch that `verify` or `add_partitions` refused."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and version < PRODUCE_ABORTABLE_VERSION:
@@ -75,7 +75,7 @@ def produce_error(error: ErrorCode, version: int) -> ErrorCode:
 
 
 def transactional_offset_commit_error(error: ErrorCode, version: int) -> ErrorCode:
-    """What TxnOffsetCommit answers for an error of either coordinator."""
+    """The error of TxnOffsetCommit for an error of either coordinator."""
     if error is ErrorCode.producer_fenced:
         return ErrorCode.invalid_producer_epoch
     if error is ErrorCode.transaction_abortable and version < OFFSET_COMMIT_ABORTABLE_VERSION:

@@ -1,28 +1,27 @@
 """Frames and messages of the Kafka protocol, over the kio codec."""
 
 from oncelog.wire.errors import ErrorCode, TooManyItemsError, WireError
-from oncelog.wire.frames import (
+from oncelog.wire.messages import (
     FRAME_LENGTH,
     RequestHeader,
-    encode_answer,
-    encode_request,
-    frame_bytes,
-    read_answer_header,
-    read_request_header,
-    skip_tagged_fields,
-)
-from oncelog.wire.messages import (
     api_name,
     construct,
     decode,
     decode_answer,
     decode_request,
     encode,
+    encode_answer,
     encode_frame,
+    encode_request,
+    frame_bytes,
     load_module,
     message_class,
     message_module,
     prepare,
+    read_answer_header,
+    read_request_header,
+    register_messages,
+    skip_tagged_fields,
 )
 from oncelog.wire.writing import BytesInParts, EncodedItems, unsigned_varint
 
@@ -50,6 +49,7 @@ __all__ = [
     "prepare",
     "read_answer_header",
     "read_request_header",
+    "register_messages",
     "skip_tagged_fields",
     "unsigned_varint",
 ]

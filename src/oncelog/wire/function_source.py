@@ -1,4 +1,4 @@
-"""What is compiled once for a message's class: the text of a function, line by line."""
+"""The source of a function that is compiled once for a message's class."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class FunctionSource:
-    """The text of one function. Whoever writes it knows what it may use by name."""
+    """The text of one function, line by line. The subclass that writes it knows the names that the text may use."""
 
     def __init__(self, first_line: str) -> None:
         self._lines = [first_line]

@@ -18,7 +18,6 @@ from typing import Any
 
 from oncelog.wire.errors import TooManyItemsError, WireError
 from oncelog.wire.function_source import FunctionSource, kind_of
-from oncelog.wire.zookeeper_mode import VERSIONS as ZOOKEEPER_MODE_VERSIONS
 
 FIXED_BYTES = {
     "bool": 1,
@@ -36,15 +35,13 @@ FIXED_BYTES = {
 VARINT_BYTES_MAX = 5
 STRING_BYTES_MAX = 2**15 - 1
 ITEMS_MAX = 100_000
-"""Of all arrays of a request together. Each is some bytes that are sent, and some microseconds and objects of the broker."""
-
-CONTROLLER_ITEMS_MAX = 2_000_000
-"""Of what a controller says to brokers: a broker that starts hears of every partition at once, and each is about ten items."""
+"""The most items of all arrays of a request together. Each costs the broker some microseconds and objects."""
 
 
 def items_max_of(request_class: Any) -> int:
-    """How many items the arrays of such a request may have together."""
-    return CONTROLLER_ITEMS_MAX if request_class.__api_key__ in ZOOKEEPER_MODE_VERSIONS else ITEMS_MAX
+    """The number of items that the arrays of such a request may have together."""
+    items_max: int = getattr(request_class, "__items_max__", ITEMS_MAX)
+    return items_max
 
 
 End = Callable[[memoryview, int, int], int]
@@ -63,7 +60,7 @@ def check_lengths(message_class: Any, frame: memoryview, position: int, items_ma
 
 
 def end_of_lengths(message_class: Any, frame: memoryview, position: int, items_max: int = ITEMS_MAX) -> int:
-    """Where the body of a message ends, by its lengths; beyond the frame where it is cut off.
+    """The end of a message's body, by its lengths; beyond the frame if the message is cut off.
 
     Raises WireError. A message without arrays and flexible strings has no length that needs a look.
     """
@@ -84,7 +81,7 @@ def _end(message_class: Any) -> End:
 
 
 class _LengthsSource(FunctionSource):
-    """Of the function that goes over a class. Entities in entities are gone over in place."""
+    """The source of the function that checks one class. Nested entities are checked in place."""
 
     def __init__(self) -> None:
         super().__init__("def end(frame, position, items_left):")
@@ -102,7 +99,7 @@ class _LengthsSource(FunctionSource):
 
     @contextmanager
     def _block(self, line: str) -> Iterator[None]:
-        """What is of fixed size in a block is passed over in there."""
+        """A block, with the skip over its fields of fixed size inside it."""
         with super()._block(line):
             yield
             self._pass_over()
@@ -294,4 +291,4 @@ _KNOWN: dict[str, Any] = {
     "long": _long,
     "tagged_fields": _tagged_fields,
 }
-"""What the compiled functions use by name."""
+"""The names that the compiled functions use."""

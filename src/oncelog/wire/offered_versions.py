@@ -1,7 +1,7 @@
-"""Which versions of which API a broker offers: the question that comes first on a connection, and its answer (KIP-35, KIP-511).
+"""ApiVersions, the first request of a connection: the versions that a broker offers of each API (KIP-35, KIP-511).
 
-A broker that does not know the version of the question answers in version 0 with UNSUPPORTED_VERSION: then it is asked again in
-version 0.
+A broker that does not know the version of the request answers in version 0 with UNSUPPORTED_VERSION, and is asked
+again in version 0.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 from typing_extensions import Buffer
 
 from oncelog.wire.errors import ErrorCode, WireError
-from oncelog.wire.frames import API_VERSIONS_KEY
-from oncelog.wire.messages import construct, decode_answer, message_class
+from oncelog.wire.messages import API_VERSIONS_KEY, construct, decode_answer, message_class
 
 QUESTION_VERSION_MAX = 3
 SOFTWARE_NAME = "oncelog"

@@ -28,7 +28,7 @@ Write = Callable[[Any, Put], None]
 NULL_ENTITY, ENTITY = b"\xff", b"\x01"
 NO_TAGS = "x"
 ERROR_MESSAGE_BYTES_MAX = 1000
-"""What an error's message repeats of a request may be long: with more words around it, longer than a string can be."""
+"""The most that an error message may repeat of a request. More would not fit into a string, with the words around it."""
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _NO_UUID = bytes(16)
@@ -89,12 +89,14 @@ FIXED: dict[str, tuple[str, Callable[[Any], Any] | None]] = {
 
 @cache
 def writer(entity_type: Any) -> Write:
-    """What writes an entity of this class. It raises what packing and encoding raise for values that do not fit."""
+    """The function that writes an entity of this class. It raises what packing and encoding raise for values that do
+    not fit.
+    """
     return _WriterSource().compiled(entity_type)
 
 
 class _WriterSource(FunctionSource):
-    """Of the function that writes a class, and what it uses by name.
+    """The source of the function that writes a class, and the names it uses.
 
     Entities in entities are written in place, for a call takes as long as to write three fields.
     """
@@ -213,7 +215,7 @@ class _WriterSource(FunctionSource):
 
 
 def _value(field: Field[Any], kind: Any, *, is_flexible: bool, may_be_null: bool = False) -> Write:
-    """What writes the value of a field by itself."""
+    """The function that writes the value of one field."""
     wire_type = field.metadata.get("kafka_type")
     if typing.get_origin(kind) is tuple:
         item = typing.get_args(kind)[0]

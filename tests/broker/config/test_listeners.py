@@ -15,7 +15,7 @@ from oncelog.broker.config.listeners import (
 )
 from oncelog.broker.config.secured_listeners import security_of_listener, security_towards_listener
 from oncelog.broker.config.setting import SettingError
-from oncelog.security.kinds import StoreKind, Verification
+from oncelog.security.values import StoreKind, Verification
 
 MAP = "CLIENTS:SSL,INSIDE:SASL_SSL"
 IN_CLUSTER = {"zookeeper.connect": "here", "broker.id": "1"}

@@ -27,8 +27,8 @@ from harness.transaction_in_memory import (
 )
 from oncelog.broker import slices
 from oncelog.broker.coordinators import loading
-from oncelog.cluster.members import ClusterMembers
-from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
+from oncelog.broker.coordinators.known_brokers import OneBroker
+from oncelog.coordination.internal_topics import ACTIVE, CLOSED, LOADING, TRANSITIONS, CoordinatorState
 from oncelog.groups.offsets import Offsets
 from oncelog.simulation.audit import audit_coordinators
 from oncelog.transactions.transactional_ids import TransactionalIds
@@ -242,8 +242,8 @@ def test_broker_that_has_stepped_down_and_is_told_the_same_again_coordinates_aga
 def test_no_group_is_coordinated_in_a_cluster_whose_topic_of_groups_nobody_knows_yet() -> None:
     alone = BrokerInMemory(SteppedDisk(), ManualClock())
     assert alone.core.offsets.error(GROUP) is NONE
-    alone.core.view = ClusterMembers("PLAINTEXT")
-    assert alone.core.offsets.error(GROUP) is ELSEWHERE
+    with patch.object(OneBroker, "has_others", True):
+        assert alone.core.offsets.error(GROUP) is ELSEWHERE
 
 
 def test_members_that_wait_are_told_to_look_elsewhere_and_find_their_group_again() -> None:

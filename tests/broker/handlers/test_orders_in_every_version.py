@@ -13,8 +13,8 @@ from oncelog.broker import slices
 from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.view import Leadership
 from oncelog.cluster.channel import ChannelError
+from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-from oncelog.wire.zookeeper_mode import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
 BROKER = 0
 NONE = ErrorCode.none

@@ -55,12 +55,12 @@ class MovingReplica(ReplicaOnMemoryDisk):
     def open(self) -> None:
         self.clock = TickingClock()
         super().open()
-        self.log_directories = self.directories
         self.partition = Partition(TOPIC, INDEX, -1, self._failed, Slices(ManualClock()))
         self.partition.host(self.log, self.directories.holder(TOPIC, INDEX), ReplicaRole.FOLLOWER)
         self.topic = Topic(TOPIC, TOPIC_ID, {}, Settings().topic_values | SETTINGS, [self.partition])
-        self.topics = self
-        self.moves = LogMoves(self, self.disk, self.random)
+        self.moves = LogMoves(
+            self, self.clock, self.durability, self.directories, self, self.survives, self.disk, self.random
+        )
         self.moves.resume()
 
     def with_id(self, topic_id: UUID) -> Topic | None:
@@ -136,8 +136,8 @@ def later_history() -> ReplicaOnMemoryDisk:
 
 LATER = 500
 CUTS: dict[str, tuple[ReplicaOnMemoryDisk, Callable[[MovingReplica], Flow[None]]]] = {
-    "to an offset": (NEW, lambda on: truncate_logs(on, {on.log: COMMON})),
-    "to nothing": (later_history(), lambda on: begin_logs_again(on, {on.log: LATER})),
+    "to an offset": (NEW, lambda on: truncate_logs(on.durability, on, {on.log: COMMON})),
+    "to nothing": (later_history(), lambda on: begin_logs_again(on.durability, on, {on.log: LATER})),
 }
 """The log that is followed then, and how the follower is cut off for it."""
 
@@ -193,7 +193,7 @@ def test_log_that_is_cut_off_at_any_step_of_its_move_arrives_with_what_its_leade
 def test_copy_begins_again_while_the_log_follows_its_new_leader(steps: int) -> None:
     """The other leader's batches come while the rest is copied, each between two steps."""
     on = moving(steps, steps)
-    on.until_over(start(truncate_logs(on, {on.log: COMMON})))
+    on.until_over(start(truncate_logs(on.durability, on, {on.log: COMMON})))
     draw = Random(steps)
     follow_in_steps(on, NEW, draw)
     on.settle()

@@ -156,10 +156,10 @@ class Trial:
         if log.log_end_offset < begin or log.log_start_offset < begin:
             self.promised = b""
             self.parted = begin
-            self.cut = start(begin_logs_again(self.on, {log: begin}))
+            self.cut = start(begin_logs_again(self.on.durability, self.on, {log: begin}))
         else:
             self.promised = below(self.promised, self.parted)
-            self.cut = start(truncate_logs(self.on, {log: self.parted}))
+            self.cut = start(truncate_logs(self.on.durability, self.on, {log: self.parted}))
 
     def begin_again(self) -> None:
         if not self.is_cutting:

@@ -146,7 +146,7 @@ def test_sync_under_way_when_a_truncation_begins_vouches_for_nothing_that_is_cut
     on.follow(old)
     synced = on.durability.make_durable([on.log])
     take_steps(disk, random, random.randrange(len(disk.steps)))
-    cut = start(truncate_logs(on, {on.log: 12}))
+    cut = start(truncate_logs(on.durability, on, {on.log: 12}))
     if random.random() < 0.5:
         again = on.durability.make_durable([on.log])
         take_steps(disk, random)

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.client.security import PLAINTEXT, SECURITY_OPTIONS, read_security
 from oncelog.client.security.names import INERT, REFUSED, SUPPORTED
-from oncelog.security.kinds import Scram, StoreKind, TlsVersion, Verification
+from oncelog.security.values import Scram, StoreKind, TlsVersion, Verification
 
 SECRET = "hunter2-3141"
 JAAS = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="alice" password="{SECRET}";'

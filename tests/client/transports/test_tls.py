@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from harness.certificates import Authority, Issued
 from oncelog.client.transports.tls import tls_context
-from oncelog.security.kinds import StoreKind
-from oncelog.security.values import Certificate, Secret, Security, Store, Tls
+from oncelog.security.values import Certificate, Secret, Security, Store, StoreKind, Tls
 
 # The object identifiers 1.2.840.113549.1.1.11 and 1.2.840.113549.1.1.5 in DER.
 SHA256_WITH_RSA, SHA1_WITH_RSA = (bytes.fromhex("06092a864886f70d0101") + end for end in (b"\x0b", b"\x05"))

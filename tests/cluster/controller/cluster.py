@@ -1,49 +1,40 @@
-"""A cluster that is nothing but values: what ZooKeeper has, and what each broker was told. It runs the controller's steps.
+"""A cluster that is nothing but values: what ZooKeeper has, and what each broker was told. It runs the controller's flows.
 
 Whatever is written is checked at once against what must always hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
-from oncelog.cluster.controller.brokers import answered_leader_and_isr
-from oncelog.cluster.controller.context import ControllerContext
-from oncelog.cluster.controller.deletion import complete_deletion, fail_deletion
-from oncelog.cluster.controller.failover import Snapshot, begin
-from oncelog.cluster.controller.requests import (
+from oncelog.cluster.controller.actions import (
     BrokerRequest,
-    LeaderAndIsrPartition,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataPartition,
-    UpdateMetadataRequest,
-)
-from oncelog.cluster.controller.steps import (
-    Ask,
-    AwaitAnswers,
     ControllerWrite,
     CreatePartitionState,
     DeleteNotification,
     DeletePreferredElection,
     DeleteTopic,
     DeleteTopicDeletion,
+    LeaderAndIsrPartition,
+    LeaderAndIsrRequest,
     Outcome,
-    ReadPartitionStates,
-    ReadReassignments,
-    ReadUncleanElection,
-    SendRequests,
     SetPartitionState,
     SetReassignments,
     SetTopicAssignment,
-    Steps,
-    Write,
+    StopReplicaRequest,
+    UpdateMetadataPartition,
+    UpdateMetadataRequest,
 )
+from oncelog.cluster.controller.brokers import answered_leader_and_isr
+from oncelog.cluster.controller.context import ControllerContext
+from oncelog.cluster.controller.failover import Snapshot, begin
+from oncelog.cluster.controller.topics import complete_deletion, fail_deletion
 from oncelog.cluster.controller.values import LeaderAndIsr, RegisteredBroker, Replica, TopicAssignment, TopicPartition
 from oncelog.cluster.zookeeper.session import ZooKeeperError
+from oncelog.coordination import Flow, start
 from oncelog.wire import ErrorCode
 
 T = TypeVar("T")
@@ -76,10 +67,12 @@ class Cluster:
         self.preferred_elections: set[TopicPartition] | None = None
         self.unclean: set[str] = set()
         self.controller_epoch = 0
-        self.context = ControllerContext(0, 0)
+        self.context = ControllerContext(0, 0, self)
         self.sent: list[BrokerRequest] = []
         self.writes: list[ControllerWrite] = []
         self.unsent: list[BrokerRequest] = []
+        self.actions: list[str] = []
+        """Writes, requests and waits, in order."""
         self.before_write: Callable[[ControllerWrite], ZooKeeperError | None] = lambda _: None
         self.leaders_by_epoch: dict[tuple[UUID, int, int], int] = {}
         self.is_forced_unclean = False
@@ -101,7 +94,7 @@ class Cluster:
 
     def become_controller(self, controller_id: int = 0, *, may_delete_topics: bool = True) -> None:
         self.controller_epoch += 1
-        self.context = ControllerContext(controller_id, self.controller_epoch)
+        self.context = ControllerContext(controller_id, self.controller_epoch, self)
         snapshot = Snapshot(
             dict(self.registered),
             dict(self.topics),
@@ -113,43 +106,48 @@ class Cluster:
         )
         self.run(begin(self.context, snapshot, may_delete_topics=may_delete_topics))
 
-    # Running steps
+    # Running flows
 
-    def run(self, steps: Steps[T]) -> T:
-        """Take all steps, then let brokers answer, and take the steps that follow from that."""
-        result = self.take(steps)
+    def run(self, flow: Flow[T]) -> T:
+        """Run a flow to its end, then let brokers answer, and run the flows that follow from that."""
+        result = self.take(flow)
         self.deliver()
         return result
 
-    def take(self, steps: Steps[T]) -> T:
-        context = self.context
-        answer: object = None
-        while True:
-            try:
-                ask = steps.send(answer)
-            except StopIteration as over:
-                value: T = over.value
-                return value
-            if isinstance(ask, Write) and context.controller_epoch != self.controller_epoch:
-                steps.close()
-                raise ControllerMovedError
-            answer = self._answer(ask)
+    def take(self, flow: Flow[T]) -> T:
+        """Every action is answered at once: the flow does not wait."""
+        task = start(flow)
+        assert task.is_released, "a flow of the controller waits for its actions alone"
+        return task.value
 
-    def _answer(self, ask: Ask) -> object:
-        match ask:
-            case Write(writes):
-                return tuple(map(self._write, writes))
-            case ReadPartitionStates(partitions):
-                return {one: self.states[one] for one in partitions if one in self.states}
-            case ReadUncleanElection(topics):
-                return {topic: topic in self.unclean for topic in topics}
-            case ReadReassignments():
-                return self.reassignments
-            case SendRequests(requests):
-                self.unsent.extend(requests)
-                return None
-            case AwaitAnswers():
-                return None
+    # The actions
+
+    async def write_all(self, writes: Iterable[ControllerWrite]) -> tuple[Outcome, ...]:
+        every = tuple(writes)
+        if not every:
+            return ()
+        self.actions.append("write")
+        if self.context.controller_epoch != self.controller_epoch:
+            raise ControllerMovedError
+        return tuple(map(self._write, every))
+
+    async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr]:
+        return {one: self.states[one] for one in partitions if one in self.states}
+
+    async def read_unclean_election(self, topics: Collection[str]) -> dict[str, bool]:
+        return {topic: topic in self.unclean for topic in topics}
+
+    async def read_reassignments(self) -> dict[TopicPartition, tuple[int, ...]] | None:
+        return self.reassignments
+
+    def send(self, requests: Iterable[BrokerRequest]) -> None:
+        every = tuple(requests)
+        if every:
+            self.actions.append("send")
+        self.unsent.extend(every)
+
+    async def await_answers(self) -> None:
+        self.actions.append("await answers")
 
     def _write(self, write: ControllerWrite) -> Outcome:
         problem = self.before_write(write)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.cluster.controller.actions import LeaderAndIsrRequest, UpdateMetadataRequest
 from oncelog.cluster.controller.alter_partition import WantedIsr, alter_partitions, broker_epoch_problem, change_isrs
 from oncelog.cluster.controller.brokers import shut_down
-from oncelog.cluster.controller.requests import LeaderAndIsrRequest, UpdateMetadataRequest
 from oncelog.cluster.controller.values import LeaderRecoveryState
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 from oncelog.wire import ErrorCode

@@ -6,6 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.cluster.controller.actions import (
+    LeaderAndIsrRequest,
+    SetPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 from oncelog.cluster.controller.brokers import (
     STOPPED_AT_ONCE_MAX,
     ask_for_failed_directories,
@@ -14,8 +20,6 @@ from oncelog.cluster.controller.brokers import (
     shut_down,
 )
 from oncelog.cluster.controller.partitions import ELECTED_AT_ONCE_MAX, LED_AGAIN_AT_ONCE_MAX, bring_online
-from oncelog.cluster.controller.requests import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from oncelog.cluster.controller.steps import AwaitAnswers, SendRequests, SetPartitionState, Write
 from oncelog.cluster.controller.values import BrokerEndpoint, LeaderRecoveryState
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 from oncelog.wire import ErrorCode
@@ -137,31 +141,14 @@ def test_broker_that_shuts_down_under_another_epoch_than_its_own_leads_on(cluste
     assert cluster.state("t", 0).leader == 1
 
 
-def asked(cluster, steps) -> list[object]:
-    """What these steps ask for, in order."""
-    asks = []
-
-    def noted():
-        answer = None
-        while True:
-            try:
-                ask = steps.send(answer)
-            except StopIteration:
-                return
-            asks.append(ask)
-            answer = yield ask
-
-    cluster.run(noted())
-    return asks
-
-
 def test_leaders_of_a_broker_that_shuts_down_change_in_groups_the_next_when_brokers_are_done_with_the_last(
     cluster, create
 ):
     """Between the first and the last broker that hears of it nobody can write to a partition."""
     create("t", *[(1, 2, 3)] * (2 * ELECTED_AT_ONCE_MAX + 1))
-    asks = asked(cluster, shut_down(cluster.context, 1, cluster.registered[1].epoch))
-    assert [type(ask) for ask in asks] == [Write, SendRequests, *[Write, AwaitAnswers, SendRequests] * 2, AwaitAnswers]
+    cluster.actions.clear()
+    cluster.run(shut_down(cluster.context, 1, cluster.registered[1].epoch))
+    assert cluster.actions == ["write", "send", *["write", "await answers", "send"] * 2, "await answers"]
     sizes = [len(request.partitions) for request in cluster.requests(LeaderAndIsrRequest, 2)]
     assert sizes == [ELECTED_AT_ONCE_MAX, ELECTED_AT_ONCE_MAX, 1]
     assert {cluster.state("t", number).leader for number in range(2 * ELECTED_AT_ONCE_MAX + 1)} == {2}
@@ -170,17 +157,19 @@ def test_leaders_of_a_broker_that_shuts_down_change_in_groups_the_next_when_brok
 
 def test_broker_that_shuts_down_ceases_to_follow_in_groups_the_next_when_leaders_know_of_the_last(cluster, create):
     create("t", *[(2, 1, 3)] * (STOPPED_AT_ONCE_MAX + 1))
-    asks = asked(cluster, shut_down(cluster.context, 1, cluster.registered[1].epoch))
-    group = [AwaitAnswers, SendRequests, Write, SendRequests]
-    assert [type(ask) for ask in asks] == [*group, *group, AwaitAnswers]
+    cluster.actions.clear()
+    cluster.run(shut_down(cluster.context, 1, cluster.registered[1].epoch))
+    group = ["await answers", "send", "write", "send"]
+    assert cluster.actions == [*group, *group, "await answers"]
     assert {cluster.state("t", number).isr for number in range(STOPPED_AT_ONCE_MAX + 1)} == {(2, 3)}
 
 
 def test_partitions_without_a_leader_wait_for_no_broker(cluster, create):
     create("t", *[(1, 2, 3)] * (LED_AGAIN_AT_ONCE_MAX + 1))
     cluster.kill(1)
-    asks = asked(cluster, change_brokers(cluster.context, dict(cluster.registered)))
-    assert AwaitAnswers not in map(type, asks)
+    cluster.actions.clear()
+    cluster.run(change_brokers(cluster.context, dict(cluster.registered)))
+    assert "await answers" not in cluster.actions
     sizes = [len(request.partitions) for request in cluster.requests(LeaderAndIsrRequest, 2)]
     assert sizes[:2] == [LED_AGAIN_AT_ONCE_MAX, 1]
     cluster.check()

@@ -9,14 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from oncelog.cluster.controller.actions import ControllerWrite, SetPartitionState
 from oncelog.cluster.controller.alter_partition import WantedIsr, alter_partitions, change_isrs, complete_reassignments
 from oncelog.cluster.controller.brokers import ask_for_failed_directories, change_brokers, shut_down
-from oncelog.cluster.controller.deletion import queue_deletions
 from oncelog.cluster.controller.leader_elections import ElectionType, elect_from_znode, elect_leaders, rebalance
 from oncelog.cluster.controller.partitions import bring_online
 from oncelog.cluster.controller.reassignment import reassign, reassign_from_znode
-from oncelog.cluster.controller.steps import ControllerWrite, SetPartitionState
-from oncelog.cluster.controller.topics import change_partitions_of, change_topics
+from oncelog.cluster.controller.topics import change_partitions_of, change_topics, queue_deletions
 from oncelog.cluster.controller.values import LeaderRecoveryState, ReplicaAssignment, TopicAssignment, TopicPartition
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 from oncelog.wire import ErrorCode

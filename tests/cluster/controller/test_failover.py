@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.cluster.controller.actions import LeaderAndIsrRequest, UpdateMetadataRequest
 from oncelog.cluster.controller.brokers import change_brokers
-from oncelog.cluster.controller.deletion import queue_deletions
-from oncelog.cluster.controller.requests import LeaderAndIsrRequest, UpdateMetadataRequest
+from oncelog.cluster.controller.topics import queue_deletions
 from tests.cluster.controller.cluster import ControllerMovedError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from oncelog.cluster.controller.alter_partition import WantedIsr, alter_partitions
 from oncelog.cluster.controller.brokers import change_brokers
-from oncelog.cluster.controller.deletion import queue_deletions
 from oncelog.cluster.controller.leader_elections import ElectionType, elect_from_znode, elect_leaders, rebalance
+from oncelog.cluster.controller.topics import queue_deletions
 from oncelog.cluster.controller.values import ApiError, LeaderRecoveryState
 from oncelog.wire import ErrorCode
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.cluster.controller.actions import StopReplicaRequest
 from oncelog.cluster.controller.alter_partition import WantedIsr, alter_partitions, complete_reassignments
 from oncelog.cluster.controller.brokers import change_brokers
-from oncelog.cluster.controller.deletion import queue_deletions
 from oncelog.cluster.controller.reassignment import (
     NO_ERROR,
     NO_SUCH_PARTITION,
@@ -17,7 +17,7 @@ from oncelog.cluster.controller.reassignment import (
     reassign,
     reassign_from_znode,
 )
-from oncelog.cluster.controller.requests import StopReplicaRequest
+from oncelog.cluster.controller.topics import queue_deletions
 from oncelog.cluster.controller.values import LeaderRecoveryState, ReplicaAssignment
 from oncelog.wire import ErrorCode
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from oncelog.cluster.controller.actions import CreatePartitionState, LeaderAndIsrRequest, StopReplicaRequest
 from oncelog.cluster.controller.brokers import change_brokers
-from oncelog.cluster.controller.deletion import queue_deletions
-from oncelog.cluster.controller.requests import LeaderAndIsrRequest, StopReplicaRequest
-from oncelog.cluster.controller.steps import CreatePartitionState
-from oncelog.cluster.controller.topics import change_partitions_of, change_topics
+from oncelog.cluster.controller.topics import change_partitions_of, change_topics, queue_deletions
 from oncelog.cluster.controller.values import LEADER_DURING_DELETE, ReplicaAssignment, TopicAssignment
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 

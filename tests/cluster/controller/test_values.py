@@ -3,7 +3,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.cluster.controller.values import ReplicaAssignment
+from oncelog.cluster.controller.values import (
+    PARTITION_TRANSITIONS,
+    REPLICA_TRANSITIONS,
+    PartitionState,
+    ReplicaAssignment,
+    ReplicaState,
+)
 
 replica_lists = st.lists(st.integers(0, 6), min_size=1, max_size=5, unique=True).map(tuple)
 
@@ -33,3 +39,29 @@ def test_reassignment_that_is_cancelled_leaves_the_replicas_that_were_there(orig
     assert not cancelled.adding
     assert not cancelled.removing
     assert set(cancelled.replicas) == set(origin)
+
+
+def test_partitions_move_as_in_kafka():
+    named = {state.value: {one.value for one in before} for state, before in PARTITION_TRANSITIONS.items()}
+    assert named == {
+        "NewPartition": {"NonExistentPartition"},
+        "OnlinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+        "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
+        "NonExistentPartition": {"OfflinePartition"},
+    }
+    assert set(PARTITION_TRANSITIONS) == set(PartitionState)
+
+
+def test_replicas_move_as_in_kafka():
+    named = {state.value: {one.value for one in before} for state, before in REPLICA_TRANSITIONS.items()}
+    alive = {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"}
+    assert named == {
+        "NewReplica": {"NonExistentReplica"},
+        "OnlineReplica": alive,
+        "OfflineReplica": alive,
+        "ReplicaDeletionStarted": {"OfflineReplica"},
+        "ReplicaDeletionSuccessful": {"ReplicaDeletionStarted"},
+        "ReplicaDeletionIneligible": {"OfflineReplica", "ReplicaDeletionStarted"},
+        "NonExistentReplica": {"ReplicaDeletionSuccessful"},
+    }
+    assert set(REPLICA_TRANSITIONS) == set(ReplicaState)

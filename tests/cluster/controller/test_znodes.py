@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.cluster.controller.steps import CreatePartitionState, SetPartitionState, SetReassignments
-from oncelog.cluster.controller.values import LeaderAndIsr, LeaderRecoveryState
-from oncelog.cluster.controller.znodes import decode_state, encode_state, fenced, outcome, plain_writes, was_fenced
+from oncelog.cluster.controller.actions import CreatePartitionState, SetPartitionState, SetReassignments
+from oncelog.cluster.controller.values import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, TopicAssignment
+from oncelog.cluster.controller.znodes import decode_state, encode_state, grown_topic, new_topic, order_to_delete
+from oncelog.cluster.controller.zookeeper import fenced, outcome, plain_writes, was_fenced
 from oncelog.cluster.zookeeper.session import (
     Check,
     Create,
@@ -22,6 +25,7 @@ from oncelog.cluster.zookeeper.session import (
     Stat,
     ZooKeeperError,
 )
+from oncelog.cluster.zookeeper.znodes import AssignedReplicas, TopicZnode, decode_topic
 
 STAT = Stat(5, 6, 7, 0, 0, 0)
 STATE = LeaderAndIsr(1, 2, (1, 3), LeaderRecoveryState.RECOVERED, 7, 4)
@@ -88,3 +92,24 @@ def test_outcome_of_a_write_is_its_version(result, expected):
 
 def test_outcome_of_a_refused_write_is_why():
     assert outcome(Results((ZooKeeperError.ROLLED_BACK, ZooKeeperError.BAD_VERSION))) is ZooKeeperError.BAD_VERSION
+
+
+TOPIC_ID = UUID(int=7)
+
+
+def test_new_topic_is_where_its_replicas_are():
+    write = new_topic("t", TOPIC_ID, {0: (1, 2)})
+    assert write.path == "/brokers/topics/t"
+    assert decode_topic("t", write.data) == TopicZnode(TOPIC_ID, {0: AssignedReplicas((1, 2))})
+
+
+def test_topic_that_grows_keeps_what_it_has_and_is_written_only_as_it_was_read():
+    existing = TopicAssignment(TOPIC_ID, {0: ReplicaAssignment((1, 2))})
+    write = grown_topic("t", existing, 5, {1: (2, 1)})
+    assert (write.path, write.version) == ("/brokers/topics/t", 5)
+    partitions = {0: AssignedReplicas((1, 2)), 1: AssignedReplicas((2, 1))}
+    assert decode_topic("t", write.data) == TopicZnode(TOPIC_ID, partitions)
+
+
+def test_order_to_delete_is_a_znode_of_the_name_of_the_topic():
+    assert order_to_delete("t") == Create("/admin/delete_topics/t")

@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.partition import ReplicaRole
 from tests.cluster.in_memory import MINUTE, TOPIC, isr_of, leader_of, make_topic, produced
 
 NONE = ErrorCode.none
@@ -56,7 +57,7 @@ def test_preferred_replica_leads_when_the_answer_comes(cluster, displaced, versi
     preferred, _ = displaced
     assert elect(cluster, (TOPIC, (0,)), version=version) == (NONE, {(TOPIC, 0): (NONE, None)})
     assert leader_of(cluster, seen_by=cluster.controller) == preferred
-    cluster.until(lambda: cluster.partition(preferred, TOPIC).leading is not None)
+    cluster.until(lambda: cluster.partition(preferred, TOPIC).role is ReplicaRole.LEADER)
     assert produced(cluster, preferred, b"a") is NONE
     assert elect(cluster, (TOPIC, (0,)), version=version) == (NONE, {(TOPIC, 0): NOT_NEEDED})
 

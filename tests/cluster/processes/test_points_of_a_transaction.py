@@ -24,7 +24,7 @@ from harness.oncelog_cluster import OncelogCluster
 from harness.waiting import until
 from oncelog.client import Client, IsolationLevel, OffsetSpec, Producer, TopicPartition, TransactionVersion
 from oncelog.client.producer import transaction
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.records import ControlType, batches, read_control
 from oncelog.testing.proxy import ApiKey, Frame, Proxy, Rule, Then
 from tests.cluster.processes.conftest import NOT_CLEANED

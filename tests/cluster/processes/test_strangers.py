@@ -18,11 +18,9 @@ from harness.cluster_messages import fetch_request, fetched, led, live_broker, s
 from harness.secured_cluster import INTERNAL, PASSWORD, USER, BetweenBrokers, login_module
 from harness.wire import Connection
 from oncelog.client import Client, NewTopic, Producer
+from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
 from oncelog.testing import RunningCluster, cluster
 from oncelog.wire import ErrorCode, message_class, message_module
-from oncelog.wire.zookeeper_mode import leader_and_isr_v7 as leader_and_isr
-from oncelog.wire.zookeeper_mode import stop_replica_v4 as stop_replica
-from oncelog.wire.zookeeper_mode import update_metadata_v8 as update_metadata
 from tests.cluster.processes.replicas import wait_until_in_sync
 
 pytestmark = [pytest.mark.slow, pytest.mark.jvm]

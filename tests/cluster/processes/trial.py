@@ -13,7 +13,7 @@ from harness.cluster import Cluster, ClusterMember
 from harness.oncelog_cluster import OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.waiting import until
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from tests.cluster.processes.load import Load
 from tests.cluster.processes.replicas import leader, partitions, wait_until_equal, wait_until_in_sync
 

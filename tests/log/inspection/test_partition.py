@@ -5,10 +5,10 @@ from __future__ import annotations
 from harness.cleaned_logs import clean, compacted, roll, write
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from oncelog.log import LogConfig
-from oncelog.log.inspection.aside import Aside
-from oncelog.log.inspection.findings import Finding, Severity
-from oncelog.log.inspection.partition import KnownOfPartition, PartitionFacts, inspect_partition
-from oncelog.log.inspection.rebuilding import plan_partition, repair_partition
+from oncelog.log.inspection.findings import Finding, KnownOfPartition, Severity
+from oncelog.log.inspection.partition import PartitionFacts, inspect_partition
+from oncelog.log.inspection.planning import plan_partition
+from oncelog.log.inspection.rebuilding import Aside, repair_partition
 
 NAME = "orders-0"
 

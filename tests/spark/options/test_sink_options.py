@@ -12,13 +12,13 @@ import pytest
 from harness import jars, requirements
 from oncelog.records import Codec
 from oncelog.spark import exactly_once, write_exactly_once
-from oncelog.spark.options.sink_option_rows import SINK_ROWS
+from oncelog.spark.options.rows import SINK_ROWS
 from oncelog.spark.options.sink_options import _ARGUMENTS, ROWS, Use, _warn_once, sink_arguments, with_options
 from oncelog.spark.options.table import OptionError, Scope, Treatment, find
 from oncelog.spark.sink.batch_write import TRANSACTION_TIMEOUT_MS, write_settings
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.stream_commit import stream_settings
-from oncelog.spark.sink.unwritable import Policy
+from oncelog.spark.sink.writable import Policy
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -247,3 +247,21 @@ def test_a_checkpoint_is_named_by_a_path_or_by_a_file_address():
     for location in ("/a/b", "file:/a/b", "file:///a/b"):
         arguments = sink_arguments({**SERVERS, "checkpointLocation": location}, Use.STREAM_FORMAT)
         assert stream_settings(arguments).checkpoint == "/a/b"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"transactional_id": ""}, "one per pipeline"),
+        ({"topic": ""}, "topic is a name"),
+        ({"mode": "fast"}, "mode has to be one of"),
+        ({"compression": "rar"}, "compression .* is one of"),
+        ({"attempts": 0}, "greater than 0"),
+        ({"call_timeout_ms": 0}, "greater than 0"),
+        ({"bootstrap_servers": "nowhere:port"}, "nowhere:port"),
+    ],
+)
+def test_settings_that_mean_nothing_are_refused(settings, words):
+    known = {"topic": "out", "transactional_id": "copy", "bootstrap_servers": "localhost:9092"}
+    with pytest.raises(ValueError, match=words):
+        exactly_once(**{**known, **settings})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oncelog.client.security import is_security_option
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.spark.options.boundaries import Boundary
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
+from oncelog.spark.options.rows import SOURCE_ROWS
 from oncelog.spark.options.source_options import check_options, parse_options
 from oncelog.spark.options.table import OptionError, Treatment
 

@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from oncelog.spark.session import session
-from oncelog.spark.session.cores import CORES_VARIABLE, session_cores
+from oncelog.spark.session.python_worker import CORES_VARIABLE, session_cores
 
 DIRECTORY = "spark.python.unix.domain.socket.dir"
 

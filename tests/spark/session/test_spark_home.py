@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from oncelog.spark.session.spark_home import make_spark_home, use_installed_pyspark
+from oncelog.spark.session.java import Java
+from oncelog.spark.session.spark_home import (
+    OPTIONS_VARIABLE,
+    class_archive,
+    make_spark_home,
+    start_from,
+    use_installed_pyspark,
+)
 
 
 @pytest.fixture
@@ -63,3 +70,36 @@ def test_python_processes_of_a_session_find_no_archive_of_source(spark: Any) -> 
     path = spark._jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
 
     assert [entry for entry in path.split(os.pathsep) if entry.endswith(".zip") and Path(entry).exists()] == []
+
+
+JAVA = Java(Path("/opt/java"), 21, "JAVA_HOME")
+
+
+@pytest.fixture
+def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.delenv(OPTIONS_VARIABLE, raising=False)
+    return class_archive(tmp_path, JAVA)
+
+
+def test_session_starts_from_the_archive_that_is_there(archive, monkeypatch):
+    monkeypatch.setenv(OPTIONS_VARIABLE, "-XX:+UseSerialGC")
+    archive.touch()
+    start_from(archive)
+    assert os.environ[OPTIONS_VARIABLE].startswith(f"-XX:+UseSerialGC -XX:SharedArchiveFile={archive} ")
+
+
+def test_session_starts_without_an_archive_that_was_never_made(archive):
+    start_from(archive)
+    assert OPTIONS_VARIABLE not in os.environ
+
+
+def test_session_that_makes_an_archive_starts_without(archive, monkeypatch):
+    monkeypatch.setenv(OPTIONS_VARIABLE, "-XX:ArchiveClassesAtExit=new.jsa")
+    archive.touch()
+    start_from(archive)
+    assert os.environ[OPTIONS_VARIABLE] == "-XX:ArchiveClassesAtExit=new.jsa"
+
+
+def test_each_java_and_each_pyspark_has_an_archive_of_its_own(tmp_path):
+    others = [Java(Path("/opt/java"), 17, "JAVA_HOME"), Java(Path("/opt/other"), 21, "the PATH")]
+    assert len({class_archive(tmp_path, java) for java in (JAVA, *others)} | {class_archive(tmp_path / "a", JAVA)}) == 4

@@ -13,12 +13,19 @@ from oncelog.records import Codec, decode_batch
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.query import QueryError
 from oncelog.spark.sink.delivery import DriverPump
-from oncelog.spark.sink.encoded_task import EncodingJob, MicroBatch, StagedDelivery
+from oncelog.spark.sink.encoded_task import (
+    EncodingJob,
+    MicroBatch,
+    StagedDelivery,
+    Staging,
+    StagingError,
+    new_staging,
+    staging_root,
+)
 from oncelog.spark.sink.encoding import RowEncoder, Targets
 from oncelog.spark.sink.format_writers import StreamWriter
-from oncelog.spark.sink.staging import Staging, StagingError, new_staging, staging_root
 from oncelog.spark.sink.stream_commit import stream_settings
-from oncelog.spark.sink.unwritable import Limits, Policy, RowError
+from oncelog.spark.sink.writable import Limits, Policy, RowError
 
 TARGETS = Targets(tuple(TopicPartition("out", number) for number in range(4)))
 LARGE = 200_000

@@ -11,7 +11,7 @@ from oncelog.client.values import TopicPartition
 from oncelog.records import Codec, check_batch, decode_batch, murmur2_partition
 from oncelog.spark.sink.encoding import RowEncoder, Targets
 from oncelog.spark.sink.key_partitions import key_partitions
-from oncelog.spark.sink.unwritable import RowError
+from oncelog.spark.sink.writable import RowError
 
 KEYS = st.none() | st.binary(max_size=20)
 

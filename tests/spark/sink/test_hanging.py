@@ -18,10 +18,9 @@ from harness.shared_producer import TV1, Cluster, Driver
 from oncelog.client import Client, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.spark import HangingTransaction, write_exactly_once
 from oncelog.spark.plan import Expectation, Mode
-from oncelog.spark.sink.delivery import BatchDeliveryFailed
-from oncelog.spark.sink.hanging import stable_offsets
+from oncelog.spark.sink.delivery import BatchDeliveryFailed, Count
+from oncelog.spark.sink.hanging import SettledPartitions, stable_offsets
 from oncelog.spark.sink.settings import sink_settings
-from oncelog.spark.sink.tally import Count
 from oncelog.spark.sink.writer import Writer
 from oncelog.testing.proxy import ApiKey
 
@@ -261,3 +260,56 @@ def test_first_offset_of_a_group_that_stays_pending_is_found_by_its_partition_al
             stable_offsets(client, group, [TopicPartition(topic, 0)])
         driver.complete()
         assert stable_offsets(client, group, [TopicPartition(topic, 0)]).keys() == {TopicPartition(topic, 0)}
+
+
+@pytest.fixture
+def cluster(oncelog_broker):
+    return Cluster(oncelog_broker)
+
+
+@pytest.fixture
+def client(oncelog_broker):
+    with Client(oncelog_broker.bootstrap_servers) as client:
+        yield client
+
+
+def settled_in(client: Client, partition: TopicPartition) -> SettledPartitions:
+    """Of a transactional id of its own, after a look at one partition and at the group."""
+    name = unique("settled")
+    settled = SettledPartitions(client, name, name)
+    client.metadata([partition.topic])
+    assert not settled.are_known([partition], with_offsets=True)
+    settled.committed([])
+    client.metadata([*settled.topics, partition.topic])
+    settled.look([partition], [])
+    assert settled.are_known([partition], with_offsets=True)
+    assert settled.are_known([partition], with_offsets=False)
+    return settled
+
+
+def test_partition_that_was_not_looked_at_is_not_known(cluster, client):
+    first, other = (TopicPartition(cluster.create_topic(1), 0) for _ in range(2))
+    settled = settled_in(client, first)
+    client.metadata([*settled.topics, first.topic, other.topic])
+    assert not settled.are_known([first, other], with_offsets=False)
+    settled.check([other])
+    assert settled.are_known([first, other], with_offsets=False)
+
+
+def test_after_an_abort_everything_is_looked_at_again(cluster, client):
+    """An aborted transaction may have left records behind that arrive late."""
+    partition = TopicPartition(cluster.create_topic(1), 0)
+    settled = settled_in(client, partition)
+    settled.forget()
+    assert not settled.are_known([partition], with_offsets=True)
+    assert not settled.are_known([partition], with_offsets=False)
+
+
+def test_group_is_not_known_before_its_offsets_were_read(cluster, client):
+    partition = TopicPartition(cluster.create_topic(1), 0)
+    name = unique("settled")
+    settled = SettledPartitions(client, name, name)
+    client.metadata([partition.topic])
+    settled.check([partition])
+    assert settled.are_known([partition], with_offsets=False)
+    assert not settled.are_known([partition], with_offsets=True)

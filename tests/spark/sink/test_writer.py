@@ -9,12 +9,14 @@ import socket
 import pytest
 
 from harness.names import unique
-from oncelog.client import RetriesExhausted
+from oncelog.client import BrokerRefused, Client, RetriesExhausted
 from oncelog.spark import committed_offsets, wait_log
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.settings import sink_settings
-from oncelog.spark.sink.writer import Writer, look_first, open_client
+from oncelog.spark.sink.writer import Writer, look_first, offsets_retention_ms, open_client
+from oncelog.wire import ErrorCode
 
+DAY_MS = 24 * 60 * 60 * 1000
 LIMIT_MS = 700
 
 
@@ -72,3 +74,17 @@ def test_checkpoint_that_does_not_fit_is_refused_before_the_transactional_id_is_
     )
     with open_client(own) as client, pytest.raises(fence.FenceError, match="has no record of what was committed"):
         look_first(client, own, fence.Batch("query", 7, "end", "start", None, 0), [])
+
+
+def test_how_long_offsets_are_kept_is_the_brokers_setting(log):
+    with Client(log.bootstrap_servers) as client:
+        assert offsets_retention_ms(client) == 7 * DAY_MS
+
+
+def test_offsets_are_taken_to_be_kept_for_a_day_where_the_setting_may_not_be_seen(log, monkeypatch):
+    def refused(*of, **settings):
+        raise BrokerRefused(ErrorCode.cluster_authorization_failed, "describing settings")
+
+    with Client(log.bootstrap_servers) as client:
+        monkeypatch.setattr(client, "describe_configs", refused)
+        assert offsets_retention_ms(client) == DAY_MS

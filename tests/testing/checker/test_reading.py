@@ -8,7 +8,7 @@ import random
 import pytest
 
 from oncelog.testing.checker import Ending, HistoryError, RecordedPoll, RecordedSend, check, read_history
-from tests.testing.checker.histories import assign, info, ok, poll, send, written
+from tests.checking.histories import assign, info, ok, poll, send, written
 
 
 def refusal(tmp_path, *lines):

@@ -97,7 +97,7 @@ def test_statements_whose_order_nobody_can_see_are_not_exchanged(statements: tup
     assert changes(in_function(*statements), Kind.EXCHANGED) == []
 
 
-@pytest.mark.parametrize("path", ["transactions/transitions.py", "log/offset_index.py", "spark/sink/tally.py"])
+@pytest.mark.parametrize("path", ["transactions/transitions.py", "log/index_files.py", "spark/sink/tally.py"])
 def test_every_change_is_another_program_that_can_be_compiled(path: str) -> None:
     source = (SOURCE / "oncelog" / path).read_bytes()
     found = mutants_of(path, source)

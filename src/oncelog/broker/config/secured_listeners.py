@@ -12,9 +12,8 @@ from oncelog.broker.config.listeners import Endpoint
 from oncelog.broker.config.security_settings import LISTENER_SETTINGS, MECHANISMS, OF_LISTENER
 from oncelog.broker.config.setting import SettingError, items_of
 from oncelog.security.jaas import LoginModule, parse_jaas
-from oncelog.security.kinds import Scram
 from oncelog.security.tls_options import read_tls
-from oncelog.security.values import Login, PlainLogin, ScramLogin, Secret, Security, Tls
+from oncelog.security.values import Login, PlainLogin, Scram, ScramLogin, Secret, Security, Tls
 
 PLAIN = "PLAIN"
 INTER_BROKER_MECHANISM = "sasl.mechanism.inter.broker.protocol"

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from oncelog.broker.config.setting import INT, Setting, Value
-from oncelog.security.kinds import Scram, StoreKind, TlsVersion
 from oncelog.security.principals import read_principals
+from oncelog.security.values import Scram, StoreKind, TlsVersion
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OF_LISTENER = "listener.name."

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked
-from oncelog.coordination.coordinator_state import ACTIVE, CLOSED, FAILED, LOADING, CoordinatorState, is_legal
+from oncelog.coordination.internal_topics import ACTIVE, CLOSED, FAILED, LOADING, CoordinatorState, is_legal
 from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -31,13 +29,6 @@ _ERRORS = {
     LOADING: ErrorCode.coordinator_load_in_progress,
     FAILED: ErrorCode.not_coordinator,
 }
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    known_brokers: KnownBrokers
-    topics: Topics
 
 
 class Coordinates(Protocol):
@@ -73,9 +64,12 @@ class _Leadership:
 class Elections:
     """The partitions of one coordinator's topic."""
 
-    def __init__(self, broker: Needs, topic: str, coordinator: Coordinates, slices: Slices) -> None:
+    def __init__(
+        self, known_brokers: KnownBrokers, topics: Topics, topic: str, coordinator: Coordinates, slices: Slices
+    ) -> None:
         """`slices` are for loading alone: what is queued there is loaded one partition after the other."""
-        self._broker = broker
+        self._known_brokers = known_brokers
+        self._topics = topics
         self._topic = topic
         self._coordinator = coordinator
         self._slices = slices
@@ -96,7 +90,7 @@ class Elections:
         if led is None:
             return ErrorCode.not_coordinator
         if led.state is ACTIVE:
-            return ErrorCode.none if self._broker.known_brokers.is_alive else ErrorCode.not_coordinator
+            return ErrorCode.none if self._known_brokers.is_alive else ErrorCode.not_coordinator
         return _ERRORS[led.state]
 
     def epoch(self, partition: int) -> int:
@@ -177,7 +171,7 @@ class Elections:
         except DiskError as error:
             self._fail(partition, led, error)
             return
-        found = self._broker.topics.partition(self._topic, partition)
+        found = self._topics.partition(self._topic, partition)
         if found is None or found.is_offline:
             self._coordinator.unload(partition)
             led.move(FAILED)
@@ -189,6 +183,6 @@ class Elections:
         """Of a partition that cannot be read to its end nothing is known, for half is worse than nothing."""
         self._coordinator.unload(partition)
         led.move(FAILED)
-        found = self._broker.topics.partition(self._topic, partition)
+        found = self._topics.partition(self._topic, partition)
         if found is not None:
-            self._broker.topics.failed(found, error)
+            self._topics.failed(found, error)

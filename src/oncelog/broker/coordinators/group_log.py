@@ -4,53 +4,47 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.unconfirmed import Recorded, UnconfirmedRecords
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
-from oncelog.coordination.refusal import told
+from oncelog.coordination.internal_topics import told
+from oncelog.environment import Clock
 from oncelog.groups import GroupCoordinator, GroupRecord, encode
 from oncelog.log import Appended, Origin
 from oncelog.records import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, build_batch, read_header
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.coordinators.elections import Elections
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.broker.view import ClusterView
-    from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.groups")
 
 NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    known_brokers: KnownBrokers
-    settings: Settings
-    topics: Topics
-    view: ClusterView
-
-
 class GroupLog:
     """The log of one broker's group coordinator."""
 
     def __init__(
-        self, broker: Needs, coordinator: GroupCoordinator, elections: Elections, unconfirmed: UnconfirmedRecords
+        self,
+        clock: Clock,
+        known_brokers: KnownBrokers,
+        settings: Settings,
+        topics: Topics,
+        coordinator: GroupCoordinator,
+        elections: Elections,
+        unconfirmed: UnconfirmedRecords,
     ) -> None:
-        self._broker = broker
+        self._clock = clock
+        self._known_brokers = known_brokers
+        self._topics = topics
         self._unconfirmed = unconfirmed
         self._coordinator = coordinator
         self._elections = elections
-        self._timeout_ms = broker.settings.number("offsets.commit.timeout.ms")
+        self._timeout_ms = settings.number("offsets.commit.timeout.ms")
 
     def partition_for(self, group: str) -> int:
         return self._coordinator.partition_for(group)
@@ -64,9 +58,9 @@ class GroupLog:
 
     def error_at(self, partition: int) -> ErrorCode:
         error = self._elections.error(partition)
-        if error is ErrorCode.none or self._broker.topics.named(CONSUMER_OFFSETS) is not None:
+        if error is ErrorCode.none or self._topics.named(CONSUMER_OFFSETS) is not None:
             return error
-        return error if self._broker.view.has_others else ErrorCode.none
+        return error if self._known_brokers.has_others else ErrorCode.none
 
     @property
     def is_loading(self) -> bool:
@@ -85,12 +79,12 @@ class GroupLog:
         connection each, and their heartbeats come behind what waits. What is recorded stays, and is told once it is confirmed.
         """
         index = self.partition_for(group)
-        partition = self._broker.topics.partition(CONSUMER_OFFSETS, index)
+        partition = self._topics.partition(CONSUMER_OFFSETS, index)
         end_offset = self._unconfirmed.end(index, group, kind)
         if partition is None or end_offset is None:
             return ErrorCode.none
         term = self._elections.term(index)
-        error = await self._in_time(self._broker.known_brokers.committed(partition, end_offset))
+        error = await self._in_time(self._known_brokers.committed(partition, end_offset))
         if self._elections.term(index) is not term:
             return ErrorCode.not_coordinator
         if error is ErrorCode.none:
@@ -100,7 +94,7 @@ class GroupLog:
     async def _in_time(self, committed: Parked[ErrorCode]) -> ErrorCode:
         if committed.is_released:
             return committed.value
-        deadline = Deadline(self._broker.clock, self._timeout_ms)
+        deadline = Deadline(self._clock, self._timeout_ms)
         try:
             return committed.value if await deadline.until(committed) else ErrorCode.request_timed_out
         finally:
@@ -146,18 +140,18 @@ class GroupLog:
 
     def note(self, group: str, kind: Recorded, end_offset: int) -> None:
         """This has been recorded of the group: others may not have it yet."""
-        if self._broker.known_brokers.has_others:
+        if self._known_brokers.has_others:
             self._unconfirmed.note(self.partition_for(group), group, kind, end_offset)
 
     def _home(self, group: str) -> Partition:
-        partition = self._broker.topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))
+        partition = self._topics.partition(CONSUMER_OFFSETS, self._coordinator.partition_for(group))
         assert partition is not None, group
         return partition
 
 
 def _say(group: str, records: Sequence[GroupRecord], producer_id: int) -> None:
     # Imported here: a broker that says less starts without it.
-    from oncelog.groups.news import news_of
+    from oncelog.groups.records import news_of
 
     for news in news_of(records, producer_id):
         logger.info("group %s: %s", group, news)

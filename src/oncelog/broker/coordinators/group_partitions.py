@@ -2,43 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator
 
-from oncelog import groups
 from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
+from oncelog.broker.coordinators.memberships import Memberships
+from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS
-from oncelog.groups import GroupCoordinator
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.coordinators.memberships import Memberships
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.storage.topics import Topics
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    memberships: Memberships
-    offsets: CommittedOffsets
-    settings: Settings
-    topics: Topics
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
+from oncelog.groups import GroupCoordinator, GroupRecord
+from oncelog.records import Record
 
 
 class GroupPartitions:
     """What one broker's group coordinator does with a partition of its topic (`Coordinates` in `elections.py`)."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator, unconfirmed: UnconfirmedRecords) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        topics: Topics,
+        coordinator: GroupCoordinator,
+        unconfirmed: UnconfirmedRecords,
+        decode: Callable[[Record], GroupRecord | None],
+    ) -> None:
+        self._topics = topics
         self._unconfirmed = unconfirmed
         self._coordinator = coordinator
-        self._decode = groups.decode_of_member if broker.settings.is_in_cluster else groups.decode
+        self._decode = decode
         self._groups: dict[int, frozenset[str]] = {}
 
+    def tell(self, memberships: Memberships, offsets: CommittedOffsets) -> None:
+        """From now on these are told of the groups that come and go."""
+        self._memberships = memberships
+        self._offsets = offsets
+
     def load(self, partition: int) -> Iterator[None]:
-        found = self._broker.topics.partition(CONSUMER_OFFSETS, partition)
+        found = self._topics.partition(CONSUMER_OFFSETS, partition)
         if found is not None and not found.is_offline:
             with not_cleaned(found):
                 self._groups[partition] = yield from load_offsets(
@@ -47,10 +44,10 @@ class GroupPartitions:
 
     def loaded(self, partition: int, epoch: int) -> None:
         loaded = self._groups.pop(partition, frozenset())
-        self._broker.memberships.loaded(loaded)
-        self._broker.offsets.loaded(loaded)
+        self._memberships.loaded(loaded)
+        self._offsets.loaded(loaded)
 
     def unload(self, partition: int) -> None:
         self._groups.pop(partition, None)
         self._unconfirmed.forget(partition)
-        self._broker.memberships.unload(partition)
+        self._memberships.unload(partition)

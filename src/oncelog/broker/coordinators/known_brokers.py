@@ -119,29 +119,22 @@ class KnownBrokers(Protocol):
         ...
 
 
-class OneBrokerNeeds(Protocol):
-    """What of the broker is needed here."""
-
-    node_id: int
-    topics: Topics
-    view: ClusterView
-
-
 class OneBroker:
     """A broker that is alone: it leads every partition, and what it has appended nobody else has to have."""
 
     has_others = False
     is_alive = True
 
-    def __init__(self, broker: OneBrokerNeeds) -> None:
-        self._broker = broker
-        self.partition = broker.topics.partition
+    def __init__(self, node_id: int, topics: Topics, view: ClusterView) -> None:
+        self._node_id = node_id
+        self._view = view
+        self.partition = topics.partition
 
     def leader_of(self, topic: str, index: int) -> Leader:
-        partition = self._broker.topics.partition(topic, index)
+        partition = self.partition(topic, index)
         if partition is None:
             return GONE
-        return AWAY if partition.is_offline else self._broker.node_id
+        return AWAY if partition.is_offline else self._node_id
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
         return FOR_SURE
@@ -150,7 +143,7 @@ class OneBroker:
         raise AssertionError("whoever is alone forgets a topic before it is deleted")
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
-        node = self._broker.view.at(listener).broker(node_id)
+        node = self._view.at(listener).broker(node_id)
         return None if node is None else BrokerAddress(node.host, node.port)
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:

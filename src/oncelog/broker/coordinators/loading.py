@@ -204,7 +204,7 @@ def _change_topic(state: JournalState, topic_id: str, **changes: Any) -> None:
 
 
 def find_partitions(
-    directories: LogDirectories, state: JournalState, journal_path: str, *, is_member: bool = False
+    directories: LogDirectories, state: JournalState, journal_path: str, *, are_replicas: bool = False
 ) -> None:
     """Find every partition that the journal knows. Raises DiskError if one is missing, in two places, or not known."""
     directories.find_partitions(state)
@@ -216,7 +216,7 @@ def find_partitions(
             f"{journal_path} is damaged: it knows nothing of {unknown or 'any start'}, and the log directories do: "
             "restore it from a copy"
         )
-    directories.check_complete(partitions, state.log_directories, are_replicas=is_member)
+    directories.check_complete(partitions, state.log_directories, are_replicas=are_replicas)
     if directories.begun_anew:
         logger.warning(
             "%d replicas are begun anew and fetched from other brokers: the log directory that had them is empty now",

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
 
 from oncelog.broker.request import Request
-
-if TYPE_CHECKING:
-    from oncelog.broker.view import ClusterView
 
 logger = logging.getLogger("oncelog.transactions")
 
@@ -26,15 +23,10 @@ def client_id_of(broker_id: int) -> str:
     return CLIENT_ID.format(broker_id)
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    view: ClusterView
-
-
 class MarkerSenders:
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    def __init__(self, is_alive: Callable[[int], bool]) -> None:
+        """`is_alive` says of a broker's id whether it is one of the live brokers."""
+        self._is_alive = is_alive
         self._connections: dict[int, int] = {}
 
     def admits(self, request: Request) -> bool:
@@ -44,7 +36,7 @@ class MarkerSenders:
         """
         named = OF_A_SENDER.fullmatch(request.client_id or "")
         broker_id = int(named[1]) if named is not None else -1
-        if not self._broker.view.is_alive(broker_id):
+        if not self._is_alive(broker_id):
             return True
         number = request.connection.number
         if number < self._connections.get(broker_id, number):

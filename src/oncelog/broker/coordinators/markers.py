@@ -9,16 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
-from oncelog.broker.coordinators.known_brokers import AWAY, GONE, Leader, MarkersOfProducer
+from oncelog.broker.coordinators.known_brokers import AWAY, GONE, KnownBrokers, Leader, MarkersOfProducer
 from oncelog.coordination import Parked, sleep, start
+from oncelog.environment import Clock
 from oncelog.transactions import MarkersToSend, TopicPartition
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.transactions")
 
@@ -49,14 +46,6 @@ _OUTCOMES = {
 def outcome_of(error: ErrorCode) -> MarkerOutcome:
     """Whatever is not known to be the end of it is tried again: a marker that comes twice does no harm, and one too few does."""
     return _OUTCOMES.get(error, MarkerOutcome.RETRY)
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    known_brokers: KnownBrokers
-    node_id: int
 
 
 class MarkerDelivery:
@@ -97,9 +86,15 @@ class MarkerSender:
     """`write_here` writes a marker to a partition that this broker leads, and says when it cannot be lost."""
 
     def __init__(
-        self, broker: Needs, write_here: Callable[[MarkerDelivery, TopicPartition], Parked[ErrorCode]]
+        self,
+        clock: Clock,
+        known_brokers: KnownBrokers,
+        node_id: int,
+        write_here: Callable[[MarkerDelivery, TopicPartition], Parked[ErrorCode]],
     ) -> None:
-        self._broker = broker
+        self._clock = clock
+        self._known_brokers = known_brokers
+        self._node_id = node_id
         self._write_here = write_here
         self._queues: dict[int, list[_Queued]] = {}
         self._changed: Parked[None] = Parked()
@@ -129,13 +124,13 @@ class MarkerSender:
             if outcome is MarkerOutcome.FENCED:
                 self._give_up(delivery, partition)
                 return
-            await sleep(self._broker.clock, delay_ms)
+            await sleep(self._clock, delay_ms)
             delay_ms = min(2 * delay_ms, RETRY_MAX_MS)
 
     async def _is_gone(self, partition: TopicPartition, error: ErrorCode) -> bool:
         """Its leader may know, where this broker was not told: it may have been parted from ZooKeeper then."""
         is_unknown = error is ErrorCode.unknown_topic_or_partition
-        return is_unknown and await self._broker.known_brokers.is_gone(*partition)
+        return is_unknown and await self._known_brokers.is_gone(*partition)
 
     async def _leader_of(self, delivery: MarkerDelivery, partition: TopicPartition) -> int | None:
         """The broker that leads the partition, once there is one; None if no marker is to go there any more."""
@@ -153,7 +148,7 @@ class MarkerSender:
 
     async def _change(self) -> None:
         """Nobody is told that the last of a deleted topic is gone: it is asked for now and then."""
-        timer = self._broker.clock.call_later(RETRY_MAX_MS, self.leaders_changed)
+        timer = self._clock.call_later(RETRY_MAX_MS, self.leaders_changed)
         try:
             await self._changed
         finally:
@@ -161,11 +156,11 @@ class MarkerSender:
 
     async def _find_leader(self, partition: TopicPartition) -> Leader:
         """What this broker has not been told of yet is not gone: its records would be left to the next transaction's marker."""
-        leader = self._broker.known_brokers.leader_of(*partition)
-        if leader is not GONE or await self._broker.known_brokers.is_gone(*partition):
+        leader = self._known_brokers.leader_of(*partition)
+        if leader is not GONE or await self._known_brokers.is_gone(*partition):
             return leader
         # It may have been told meanwhile, and nobody would say so again.
-        leader = self._broker.known_brokers.leader_of(*partition)
+        leader = self._known_brokers.leader_of(*partition)
         return AWAY if leader is GONE else leader
 
     def _give_up(self, delivery: MarkerDelivery, partition: TopicPartition) -> None:
@@ -180,7 +175,7 @@ class MarkerSender:
         self.leaders_changed()
 
     def _marked(self, delivery: MarkerDelivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
-        if leader == self._broker.node_id:
+        if leader == self._node_id:
             return self._write_here(delivery, partition)
         answer: Parked[ErrorCode] = Parked()
         queued = _Queued(delivery, partition, answer)
@@ -195,13 +190,13 @@ class MarkerSender:
     async def _send_to(self, leader: int) -> None:
         """Send what is queued for a broker, as long as there is something."""
         # What else is decided in this moment goes with it.
-        await sleep(self._broker.clock, 0)
+        await sleep(self._clock, 0)
         while taken := self._take(leader):
             by_delivery: dict[MarkerDelivery, list[TopicPartition]] = {}
             for one in taken:
                 by_delivery.setdefault(one.delivery, []).append(one.partition)
             entries = [delivery.entry(partitions) for delivery, partitions in by_delivery.items()]
-            errors = await self._broker.known_brokers.send_markers(leader, entries)
+            errors = await self._known_brokers.send_markers(leader, entries)
             for one in taken:
                 key = (one.delivery.markers.producer_id, *one.partition)
                 # A broker that did not answer, or not for this partition.

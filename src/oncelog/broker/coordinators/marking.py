@@ -6,42 +6,34 @@ A Complete record must not outlive a marker, nor a decision the records that it 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerOutcome, MarkerSender, outcome_of
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.coordination import Parked
+from oncelog.environment import Clock
 from oncelog.log import Appended, PartitionLog
 from oncelog.records import ControlType
 from oncelog.transactions import MarkersToSend, TopicPartition
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.environment import Clock
-
 _NONE = ErrorCode.none
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    known_brokers: KnownBrokers
-    durability: Durability
-    node_id: int
-    offsets: CommittedOffsets
 
 
 class Marking:
     """Has the partitions of decided transactions marked."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
-        self._sender = MarkerSender(broker, self._deliver_here)
+    def __init__(
+        self, clock: Clock, durability: Durability, known_brokers: KnownBrokers, node_id: int, offsets: CommittedOffsets
+    ) -> None:
+        self._clock = clock
+        self._durability = durability
+        self._known_brokers = known_brokers
+        self._offsets = offsets
+        self._sender = MarkerSender(clock, known_brokers, node_id, self._deliver_here)
 
     def leaders_changed(self) -> None:
         """Partitions have other leaders now, or are gone: what waited for them has its turn."""
@@ -62,17 +54,17 @@ class Marking:
         Errors: those of the log; not_leader_or_follower, while the committed offsets are not known.
         """
         holds_offsets = partition.topic == CONSUMER_OFFSETS
-        if holds_offsets and not partition.is_offline and self._broker.offsets.error_at(partition.index) is not _NONE:
+        if holds_offsets and not partition.is_offline and self._offsets.error_at(partition.index) is not _NONE:
             # As Kafka's KafkaApis tells a coordinator whose marker meets another one that is being loaded, or unloaded.
             return ErrorCode.not_leader_or_follower
         control = ControlType.COMMIT if committed else ControlType.ABORT
         result = partition.append_marker(
-            control, producer_id, producer_epoch, coordinator_epoch, transaction_version, self._broker.clock.now_ms()
+            control, producer_id, producer_epoch, coordinator_epoch, transaction_version, self._clock.now_ms()
         )
         if not isinstance(result, Appended):
             return result.error
         if holds_offsets:
-            self._broker.offsets.replay_marker(partition.index, producer_id, committed, result.last_offset + 1)
+            self._offsets.replay_marker(partition.index, producer_id, committed, result.last_offset + 1)
         return _NONE
 
     def put_first(self, markers: MarkersToSend) -> Parked[bool]:
@@ -80,7 +72,7 @@ class Marking:
 
         False: it can, for one of them is offline.
         """
-        return self._broker.durability.put_first(one.log for one in self._partitions(markers) if one.unopened is None)
+        return self._durability.put_first(one.log for one in self._partitions(markers) if one.unopened is None)
 
     async def mark_all(
         self, markers: MarkersToSend, coordinator_epoch: int, is_coordinated: Callable[[], bool]
@@ -111,7 +103,7 @@ class Marking:
             error = self._mark(partition, markers, coordinator_epoch)
             key = partition.topic, partition.index
             if error is _NONE:
-                marked.append((key, self._broker.known_brokers.committed(partition)))
+                marked.append((key, self._known_brokers.committed(partition)))
             elif outcome_of(error) is not MarkerOutcome.DONE:
                 left.append(key)
         for key, committed in marked:
@@ -121,7 +113,7 @@ class Marking:
 
     def _mark(self, partition: Partition, markers: MarkersToSend, coordinator_epoch: int) -> ErrorCode:
         error = self._mark_with(partition, markers, coordinator_epoch)
-        if error is not ErrorCode.transaction_coordinator_fenced or self._broker.known_brokers.has_others:
+        if error is not ErrorCode.transaction_coordinator_fenced or self._known_brokers.has_others:
             return error
         # Nobody else decides how transactions end: what was before this one was written by hand, and ends none of them.
         return self._mark_with(partition, markers, partition.log.producers.coordinator_epoch_of(markers.producer_id))
@@ -138,23 +130,23 @@ class Marking:
 
     def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> Parked[ErrorCode]:
         """Released when every replica has the marker: a Complete record must not outlive it."""
-        partition = self._broker.known_brokers.partition(*key)
+        partition = self._known_brokers.partition(*key)
         if partition is None:
             return Parked.ready(ErrorCode.not_leader_or_follower)
         error = self._mark(partition, delivery.markers, delivery.coordinator_epoch)
         if error is not _NONE:
             return Parked.ready(error)
-        return self._broker.known_brokers.committed(partition)
+        return self._known_brokers.committed(partition)
 
     def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
         """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         asking = [log for log in logs if log.durability.needs_flush(now_ms)]
         if asking:
-            self._broker.durability.make_durable(asking)
+            self._durability.make_durable(asking)
 
     def _partitions(self, markers: MarkersToSend) -> list[Partition]:
         """The partitions of a transaction that are here: of others another broker sees to it that they are kept."""
-        find = self._broker.known_brokers.partition
+        find = self._known_brokers.partition
         names = sorted(markers.partitions)
         return [partition for topic, index in names if (partition := find(topic, index)) is not None]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
 from oncelog.broker.coordinators.group_log import GroupLog
 from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.coordination import Parked, Task, begin
-from oncelog.environment import DiskError, Random, Timer
+from oncelog.environment import Clock, DiskError, Random, Timer
 from oncelog.groups import (
     GroupCoordinator,
     JoinAnswer,
@@ -24,28 +25,13 @@ from oncelog.groups import (
     SyncRequest,
     Timestamps,
 )
-from oncelog.groups.group_type import GroupType
+from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
+from oncelog.groups.context import GroupType
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.environment import Clock
-    from oncelog.groups.consumer import HeartbeatAnswer, HeartbeatRequest
-
 
 logger = logging.getLogger("oncelog.groups")
 
 RETRY_MS = 1000
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-
-    def fail(self, error: BaseException) -> None: ...
-
-    settings: Settings
 
 
 class _Seen(NamedTuple):
@@ -63,15 +49,24 @@ class Memberships:
     while to follow each of them.
     """
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog, random: Random) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        clock: Clock,
+        settings: Settings,
+        fail: Callable[[BaseException], None],
+        coordinator: GroupCoordinator,
+        log: GroupLog,
+        random: Random,
+    ) -> None:
+        self._clock = clock
+        self._fail = fail
         self._coordinator = coordinator
         self._members = coordinator.members
         self._log = log
         self._random = random
         self._timers: dict[str, tuple[float, Timer]] = {}
         self._has_begun = False
-        self.serves_consumer_groups = serves_consumer_groups(broker.settings)
+        self.serves_consumer_groups = serves_consumer_groups(settings)
 
     def begin(self) -> None:
         """After a start, once requests are served: from now on members have to be heard from."""
@@ -99,7 +94,7 @@ class Memberships:
             due.give()
 
     def now(self) -> Timestamps:
-        return Timestamps(self._broker.clock.now_ms(), self._broker.clock.monotonic_ms())
+        return Timestamps(self._clock.now_ms(), self._clock.monotonic_ms())
 
     # --- what handlers ask
 
@@ -199,19 +194,19 @@ class Memberships:
             watched[1].cancel()
             del self._timers[group]
         if deadline_ms is not None:
-            delay_ms = max(deadline_ms - self._broker.clock.monotonic_ms(), 0)
-            self._timers[group] = deadline_ms, self._broker.clock.call_later(delay_ms, lambda: self._passed(group))
+            delay_ms = max(deadline_ms - self._clock.monotonic_ms(), 0)
+            self._timers[group] = deadline_ms, self._clock.call_later(delay_ms, lambda: self._passed(group))
 
     def _watch_later(self, group: str) -> None:
         """What is due could not be recorded, for too few replicas are in sync: that passes."""
-        at_ms = self._broker.clock.monotonic_ms() + RETRY_MS
-        self._timers[group] = at_ms, self._broker.clock.call_later(RETRY_MS, lambda: self._passed(group))
+        at_ms = self._clock.monotonic_ms() + RETRY_MS
+        self._timers[group] = at_ms, self._clock.call_later(RETRY_MS, lambda: self._passed(group))
 
     def _passed(self, group: str) -> None:
         del self._timers[group]
         try:
             deadline_ms = self._members.next_deadline_ms(group)
-            if deadline_ms is not None and deadline_ms <= self._broker.clock.monotonic_ms():
+            if deadline_ms is not None and deadline_ms <= self._clock.monotonic_ms():
                 # What is due next has a timer again, and others are served in between.
                 decision = self._members.expire(group, self.now())
                 before = self._seen(group) if logger.isEnabledFor(logging.INFO) else None
@@ -223,7 +218,7 @@ class Memberships:
             else:
                 self._watch(group)
         except DiskError as error:
-            self._broker.fail(error)
+            self._fail(error)
 
 
 def _give(answers: Iterable[PendingResponse], error: ErrorCode) -> None:

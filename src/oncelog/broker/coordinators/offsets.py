@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
-from oncelog.broker.coordinators.known_brokers import TopicOfOffsets
+from oncelog.broker.coordinators.known_brokers import KnownBrokers, TopicOfOffsets
 from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic, Topics
 from oncelog.coordination import start
+from oncelog.environment import Clock
 from oncelog.groups import (
     CommitContext,
     CommitDecision,
@@ -21,33 +21,23 @@ from oncelog.groups import (
     GroupRecord,
     OffsetDeletion,
     OffsetToCommit,
+    Timestamps,
     Tombstones,
     TopicIds,
     TopicPartition,
 )
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.coordinators.memberships import Memberships
-    from oncelog.broker.storage.topics import Topic, Topics
-    from oncelog.environment import Clock
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    known_brokers: KnownBrokers
-    memberships: Memberships
-    topics: Topics
-
 
 class CommittedOffsets:
     """Everything between the handlers and the offsets that the coordinator of one broker keeps."""
 
-    def __init__(self, broker: Needs, coordinator: GroupCoordinator, log: GroupLog) -> None:
-        self._broker = broker
+    def __init__(
+        self, clock: Clock, known_brokers: KnownBrokers, topics: Topics, coordinator: GroupCoordinator, log: GroupLog
+    ) -> None:
+        self._clock = clock
+        self._known_brokers = known_brokers
+        self._topics = topics
         self._log = log
         self.coordinator = coordinator
 
@@ -73,7 +63,7 @@ class CommittedOffsets:
         error = self.error(group)
         if error is not ErrorCode.none:
             return (error,) * len(offsets)
-        decision = self.coordinator.commit_offsets(group, member, offsets, self._broker.memberships.now(), retention_ms)
+        decision = self.coordinator.commit_offsets(group, member, offsets, self._now(), retention_ms)
         return await self._write(group, decision, NO_PRODUCER)
 
     async def commit_in_transaction(
@@ -108,7 +98,7 @@ class CommittedOffsets:
         ended = self.coordinator.replay_marker(partition, producer_id, committed)
         for group in {group for group, _ in ended}:
             self._log.note(group, Recorded.OFFSETS, end_offset)
-        if self._broker.known_brokers.has_others:
+        if self._known_brokers.has_others:
             groups = {group for group, one in ended if self._has_doubtful_offset(group, one)}
             if groups:
                 start(self._forget_what_was_missed(sorted(groups)))
@@ -130,7 +120,7 @@ class CommittedOffsets:
         return decision.answer if error is ErrorCode.none else error
 
     def expire(self) -> None:
-        if self._broker.topics.named(CONSUMER_OFFSETS) is not None:
+        if self._topics.named(CONSUMER_OFFSETS) is not None:
             self._append_obliged(self.coordinator.expire_offsets(self._now_ms()))
 
     def forget_topic(self, topic: Topic) -> None:
@@ -139,17 +129,17 @@ class CommittedOffsets:
         Where another has its name by now, what has no id may be that one's.
         """
         topic_ids: set[UUID | None] = {topic.topic_id}
-        if self._broker.topics.still_named(topic.topic_id) is not None:
+        if self._topics.still_named(topic.topic_id) is not None:
             topic_ids.add(None)
         self._append_obliged(self.coordinator.forget_topics({topic.name: topic_ids}, self._now_ms()))
 
     def loaded(self, groups: Collection[str]) -> None:
         """A topic may have been deleted while nobody had these groups loaded: then its offsets are in the log still."""
-        if self._broker.known_brokers.has_others:
+        if self._known_brokers.has_others:
             start(self._forget_what_was_missed(sorted(groups)))
 
     async def _forget_what_was_missed(self, groups: Sequence[str]) -> None:
-        turn = Turn(self._broker.clock)
+        turn = Turn(self._clock)
         doubtful: set[TopicOfOffsets] = set()
         for group in groups:
             doubtful.update(self._doubtful_topics(group))
@@ -157,7 +147,7 @@ class CommittedOffsets:
                 await turn.rest()
         if not doubtful:
             return
-        gone = tuple(await self._broker.known_brokers.deleted_topics(sorted(doubtful, key=str)))
+        gone = tuple(await self._known_brokers.deleted_topics(sorted(doubtful, key=str)))
         for group in groups:
             decisions = self.coordinator.forget_topics(self._still_gone(gone), self._now_ms(), [group])
             self._append_obliged(decisions)
@@ -183,8 +173,8 @@ class CommittedOffsets:
 
     def _is_doubtful(self, topic: TopicOfOffsets) -> bool:
         """Whether it is not there, as far as this broker knows, or not under the same id."""
-        known = self._broker.topics.named(topic.name)
-        return known is None or self._broker.topics.is_going(known) or topic.topic_id not in (None, known.topic_id)
+        known = self._topics.named(topic.name)
+        return known is None or self._topics.is_going(known) or topic.topic_id not in (None, known.topic_id)
 
     def _append_obliged(self, decisions: Iterable[Tombstones]) -> None:
         """Groups that are being loaded are left out: of what is not known to the end nothing can be decided."""
@@ -215,4 +205,7 @@ class CommittedOffsets:
         return self._log.append(group, records, producer) if records else ErrorCode.none
 
     def _now_ms(self) -> int:
-        return self._broker.clock.now_ms()
+        return self._clock.now_ms()
+
+    def _now(self) -> Timestamps:
+        return Timestamps(self._clock.now_ms(), self._clock.monotonic_ms())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TypeVar
 
 from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError, ProducerIds
 from oncelog.coordination import Decision, Parked
+from oncelog.environment import Clock
 from oncelog.transactions import TransactionRecord
-
-if TYPE_CHECKING:
-    from oncelog.environment import Clock
 
 A = TypeVar("A")
 
@@ -18,18 +16,12 @@ HOLD_MS = 500
 """How long a request is held back before it is told to come back."""
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    producer_ids: ProducerIds
-
-
 class Settling:
     """Who waits for which transactional id to settle."""
 
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
+    def __init__(self, clock: Clock, producer_ids: ProducerIds) -> None:
+        self._clock = clock
+        self._producer_ids = producer_ids
         self._held: dict[str, dict[Parked[None], None]] = {}
 
     async def decided(
@@ -42,8 +34,8 @@ class Settling:
         decision = await self._with_producer_ids(decide)
         if not must_wait(decision.answer):
             return decision
-        deadline_ms = self._broker.clock.monotonic_ms() + HOLD_MS
-        while must_wait(decision.answer) and self._broker.clock.monotonic_ms() < deadline_ms:
+        deadline_ms = self._clock.monotonic_ms() + HOLD_MS
+        while must_wait(decision.answer) and self._clock.monotonic_ms() < deadline_ms:
             await self._wait(transactional_id, deadline_ms)
             decision = await self._with_producer_ids(decide)
         return decision
@@ -62,13 +54,13 @@ class Settling:
             try:
                 return decide()
             except OutOfProducerIdsError:
-                await self._broker.producer_ids.available()
+                await self._producer_ids.available()
 
     async def _wait(self, transactional_id: str, deadline_ms: float) -> None:
         """Wait until the id has settled, or until the deadline."""
         woken: Parked[None] = Parked()
-        delay_ms = deadline_ms - self._broker.clock.monotonic_ms()
-        timer = self._broker.clock.call_later(delay_ms, lambda: woken.release(None))
+        delay_ms = deadline_ms - self._clock.monotonic_ms()
+        timer = self._clock.call_later(delay_ms, lambda: woken.release(None))
         self._held.setdefault(transactional_id, {})[woken] = None
         try:
             await woken

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
+from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import TRANSACTION_STATE
-from oncelog.coordination.refusal import told
+from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
+from oncelog.coordination.internal_topics import told
 from oncelog.log import Appended, Origin
 from oncelog.records import build_batch, read_header
 from oncelog.transactions import TransactionCoordinator, TransactionRecord, encode, record_version
+from oncelog.transactions.transitions import news
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.known_brokers import KnownBrokers
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.transactions")
 
@@ -25,19 +22,20 @@ _NONE = ErrorCode.none
 _COORDINATOR, _OBLIGED = Origin.COORDINATOR, Origin.OBLIGED
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    known_brokers: KnownBrokers
-    durability: Durability
-    topics: Topics
-
-
 class TransactionLog:
     """The log of one broker's transaction coordinator. Each wait ends with not_coordinator if the term changes meanwhile."""
 
-    def __init__(self, broker: Needs, coordinator: TransactionCoordinator, elections: Elections) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        durability: Durability,
+        known_brokers: KnownBrokers,
+        topics: Topics,
+        coordinator: TransactionCoordinator,
+        elections: Elections,
+    ) -> None:
+        self._durability = durability
+        self._known_brokers = known_brokers
+        self._topics = topics
         self._coordinator = coordinator
         self._elections = elections
 
@@ -59,9 +57,6 @@ class TransactionLog:
         return error
 
     def _say(self, record: TransactionRecord) -> None:
-        # Imported here: a broker that says less starts without it.
-        from oncelog.transactions.news import news
-
         text = news(self._coordinator.ids.metadata(record.transactional_id), record)
         if text is not None:
             logger.info("%s: %s", record.transactional_id, text)
@@ -82,23 +77,23 @@ class TransactionLog:
 
     async def committed(self, transactional_id: str) -> ErrorCode:
         """Wait until what is known of the id now cannot be lost with this broker. One that is alone waits for nothing."""
-        if not self._broker.known_brokers.has_others:
+        if not self._known_brokers.has_others:
             return _NONE
         index = self._coordinator.partition_for(transactional_id)
         term = self._elections.term(index)
-        error = await self._broker.known_brokers.committed(self._partition(index))
+        error = await self._known_brokers.committed(self._partition(index))
         return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
 
     async def durable(self, transactional_id: str) -> ErrorCode:
         """The same, and until it would survive a power cut here."""
         index = self._coordinator.partition_for(transactional_id)
         term = self._elections.term(index)
-        is_durable = await self._broker.durability.make_durable([self._partition(index).log])
+        is_durable = await self._durability.make_durable([self._partition(index).log])
         if not is_durable or self._elections.term(index) is not term:
             return ErrorCode.not_coordinator
         return await self.committed(transactional_id)
 
     def _partition(self, index: int) -> Partition:
-        partition = self._broker.topics.partition(TRANSACTION_STATE, index)
+        partition = self._topics.partition(TRANSACTION_STATE, index)
         assert partition is not None, index
         return partition

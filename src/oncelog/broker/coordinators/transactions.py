@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from functools import partial
 
-from oncelog.broker.coordinators import marking, settling
 from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS
 from oncelog.broker.coordinators.marking import Marking
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.producer_ids import ProducerIds
+from oncelog.broker.coordinators.session_guard import SessionGuard
 from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
-from oncelog.broker.storage.topics import TRANSACTION_STATE
+from oncelog.broker.slices import Slices
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
 from oncelog.coordination import Decision, Parked, sleep, start
+from oncelog.environment import Clock
 from oncelog.records import NO_PRODUCER_ID
 from oncelog.transactions import (
     DECIDED,
@@ -36,36 +42,39 @@ from oncelog.transactions import (
 )
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.session_guard import SessionGuard
-    from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.topics import Topics
-
-
 logger = logging.getLogger("oncelog.transactions")
 
 _NONE = ErrorCode.none
 _CONCURRENT = ErrorCode.concurrent_transactions
 
 
-class Needs(marking.Needs, settling.Needs, Protocol):
-    """What of the broker is needed here."""
-
-    session_guard: SessionGuard
-    topics: Topics
-
-
 class Transactions:
     """Everything between the handlers and the coordinator of one broker."""
 
-    def __init__(self, broker: Needs, coordinator: TransactionCoordinator, slices: Slices) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        durability: Durability,
+        known_brokers: KnownBrokers,
+        node_id: int,
+        offsets: CommittedOffsets,
+        producer_ids: ProducerIds,
+        session_guard: SessionGuard,
+        topics: Topics,
+        coordinator: TransactionCoordinator,
+        slices: Slices,
+    ) -> None:
         """`slices` are for loading partitions of the transaction log."""
-        self._broker = broker
+        self._clock = clock
+        self._durability = durability
+        self._producer_ids = producer_ids
+        self._session_guard = session_guard
+        self._topics = topics
         self.coordinator = coordinator
-        self.elections = Elections(broker, TRANSACTION_STATE, self, slices)
-        self._log = TransactionLog(broker, coordinator, self.elections)
-        self.markers = Marking(broker)
-        self._settling = Settling(broker)
+        self.elections = Elections(known_brokers, topics, TRANSACTION_STATE, self, slices)
+        self._log = TransactionLog(durability, known_brokers, topics, coordinator, self.elections)
+        self.markers = Marking(clock, durability, known_brokers, node_id, offsets)
+        self._settling = Settling(clock, producer_ids)
         self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
@@ -81,8 +90,8 @@ class Transactions:
         return self.elections.epoch(self.coordinator.partition_for(transactional_id))
 
     def knows_every_id(self) -> bool:
-        """Whether this broker coordinates every id: what others decide nobody knows here."""
-        topic = self._broker.topics.named(TRANSACTION_STATE)
+        """True if this broker coordinates every id. Decisions of other brokers are not known here."""
+        topic = self._topics.named(TRANSACTION_STATE)
         if topic is None:
             return True
         return all(self.elections.error(index) is _NONE for index in range(len(topic.partitions)))
@@ -90,7 +99,7 @@ class Transactions:
     def describe(self, transactional_id: str) -> DescribedTransaction:
         """Errors: invalid_request, not_coordinator, coordinator_load_in_progress, transactional_id_not_found."""
         error = self.error(transactional_id)
-        if error is _NONE or self._broker.topics.named(TRANSACTION_STATE) is None:
+        if error is _NONE or self._topics.named(TRANSACTION_STATE) is None:
             return self.coordinator.describe(transactional_id)
         return DescribedTransaction(error)
 
@@ -104,7 +113,7 @@ class Transactions:
                 producer_id,
                 producer_epoch,
                 self._now_ms(),
-                self._broker.producer_ids.allocate,
+                self._producer_ids.allocate,
             )
 
         decision = await self._settling.decided(transactional_id or "", decide, _init_must_wait)
@@ -112,8 +121,8 @@ class Transactions:
         if error is not _NONE:
             return InitProducerIdAnswer(error)
         if decision.answer.markers is not None:
-            # The open transaction of the producer before is aborted; whoever asked is told so, as Kafka does, and comes
-            # back for the id.
+            # As Kafka does: the open transaction of the producer before is aborted. The client is answered
+            # CONCURRENT_TRANSACTIONS, and asks again.
             logger.info("%s: its open transaction is aborted, for a producer asks for the id", transactional_id)
             self._carry_out(decision.records[0], decision.answer.markers)
         elif transactional_id and decision.answer.error is _NONE:
@@ -133,7 +142,7 @@ class Transactions:
         if error is not _NONE:
             return InitProducerIdAnswer(error)
         producer = (decision.answer.producer_id, decision.answer.producer_epoch)
-        fenced = ", whoever had the id before is fenced" if is_taken_over else ""
+        fenced = ", the producer before is fenced" if is_taken_over else ""
         logger.info("%s: producer id %d has epoch %d%s", transactional_id, *producer, fenced)
         return decision.answer
 
@@ -162,7 +171,7 @@ class Transactions:
     def verify(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether each is part of the open transaction. Errors: those of the coordinator, and of `error`."""
+        """Check each partition against the open transaction. Errors: those of the coordinator, and of `error`."""
         error = self.error(transactional_id)
         if error is not _NONE:
             return dict.fromkeys(partitions, error)
@@ -187,7 +196,7 @@ class Transactions:
                 committed,
                 self._now_ms(),
                 tv2,
-                self._broker.producer_ids.allocate,
+                self._producer_ids.allocate,
             )
 
         decision = await self._settling.decided(transactional_id, decide, _end_must_wait)
@@ -214,13 +223,13 @@ class Transactions:
             record = decision.records[0]
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
             if self._log.append(record) is _NONE:
-                self._broker.session_guard.forget(record.transactional_id)
+                self._session_guard.forget(record.transactional_id)
                 self._settling.settled(record.transactional_id)
 
     # --- partitions of the transaction log that come and go
 
     def load(self, partition: int) -> Iterator[None]:
-        found = self._broker.topics.partition(TRANSACTION_STATE, partition)
+        found = self._topics.partition(TRANSACTION_STATE, partition)
         if found is not None and not found.is_offline:
             with not_cleaned(found):
                 yield from load_transactions(found, self.coordinator)
@@ -231,9 +240,11 @@ class Transactions:
             self._complete_prepared_of(partition)
 
     def unload(self, partition: int) -> None:
-        """Who waits for one of its ids is told; what is under way for them ends at its next step."""
+        """Forget the ids of a partition. Requests that wait for one are answered; a transaction that is ending stops at
+        its next step.
+        """
         for transactional_id in self.coordinator.ids.unload(partition):
-            self._broker.session_guard.forget(transactional_id)
+            self._session_guard.forget(transactional_id)
             self._settling.settled(transactional_id)
         self.markers.leaders_changed()
 
@@ -256,7 +267,7 @@ class Transactions:
         await self._all_fenced
 
     def _fence(self, transactional_id: str) -> Parked[ErrorCode]:
-        decision = self.coordinator.fence(transactional_id, self._now_ms(), self._broker.producer_ids.allocate)
+        decision = self.coordinator.fence(transactional_id, self._now_ms(), self._producer_ids.allocate)
         logger.info("%s: its producer is fenced, for what it was told may be lost", transactional_id)
         if decision.answer.markers is not None:
             return self._carry_out(decision.records[0], decision.answer.markers)
@@ -286,12 +297,14 @@ class Transactions:
     # --- the steps
 
     def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[ErrorCode]:
-        """End a transaction; released once the decision is durable, or with what keeps it from being so."""
-        prepared: Parked[ErrorCode] = Parked()
-        start(self._end(record, markers, prepared))
-        return prepared
+        """End a transaction; released once the decision is durable, or with what keeps it from being so.
 
-    async def _end(self, record: TransactionRecord, markers: MarkersToSend, prepared: Parked[ErrorCode]) -> None:
+        It goes on whether or not somebody waits. Its markers go out behind the answer.
+        """
+        return start(self._decide(record, markers), then=partial(self._complete_decided, markers))
+
+    async def _decide(self, record: TransactionRecord, markers: MarkersToSend) -> ErrorCode:
+        """Make the Prepare record durable, behind the records that it is about. From then on the end is decided."""
         index = self.coordinator.partition_for(record.transactional_id)
         term = self.elections.term(index)
         self.coordinator.ids.hold(record)
@@ -299,19 +312,19 @@ class Transactions:
         # records that take its place.
         are_kept = await self.markers.put_first(markers)
         if self.elections.term(index) is not term:
-            prepared.release(ErrorCode.not_coordinator)
-            return
+            return ErrorCode.not_coordinator
         if markers.committed and not are_kept:
             # Only an abort is true whatever has become of those records.
             self._let_go(markers.transactional_id)
-            prepared.release(ErrorCode.transaction_abortable)
-            return
+            return ErrorCode.transaction_abortable
         error = self._log.append(record)
         if error is _NONE:
-            error = await self._log.durable(record.transactional_id)
-        elif self.elections.term(index) is term:
+            return await self._log.durable(record.transactional_id)
+        if self.elections.term(index) is term:
             self._let_go(markers.transactional_id)
-        prepared.release(error)
+        return error
+
+    async def _complete_decided(self, markers: MarkersToSend, error: ErrorCode) -> None:
         if error is _NONE:
             await self._complete(markers)
 
@@ -338,8 +351,8 @@ class Transactions:
             if error is not _NONE:
                 return
         else:
-            # Nobody waits for it to be durable, but whoever repairs the files after a kill may need it.
-            self._broker.durability.write_out()
+            # Nobody waits for it to be durable, but recovery after a kill may need it.
+            self._durability.write_out()
         self._log.replay(record)
         end = "committed" if markers.committed else "aborted"
         logger.info("%s: its transaction is %s in %d partitions", record.transactional_id, end, len(markers.partitions))
@@ -353,7 +366,7 @@ class Transactions:
             if self._log.write(record) is _NONE:
                 return record
             # As Kafka's TransactionMarkerChannelManager does: too few replicas are in sync, and that passes.
-            await sleep(self._broker.clock, RETRY_MAX_MS)
+            await sleep(self._clock, RETRY_MAX_MS)
         return None
 
     def _fence_if_asked(self, transactional_id: str) -> None:
@@ -364,12 +377,12 @@ class Transactions:
                 self._all_fenced.release(None)
 
     def _let_go(self, transactional_id: str) -> None:
-        """Whoever waits for the id may ask again."""
+        """Drop the held decision. Requests that wait for the id are decided again."""
         self.coordinator.ids.let_go(transactional_id)
         self._settling.settled(transactional_id)
 
     def _now_ms(self) -> int:
-        return self._broker.clock.now_ms()
+        return self._clock.now_ms()
 
 
 def _init_must_wait(answer: InitProducerIdAnswer) -> bool:

@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.topics import Topics
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    node_id: int
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn, types = Turn(broker.clock), request.types
-    topics = []
+async def handle(request: Request, clock: Clock, node_id: int, topics: Topics) -> Any:
+    turn, types = Turn(clock), request.types
+    answers = []
     for asked in request.body.topics:
-        partitions = await turn.each(asked.partitions, partial(_partition, broker, types, asked.name))
-        topics.append(types.ReassignableTopicResponse(name=asked.name, partitions=partitions))
+        partitions = await turn.each(asked.partitions, partial(_partition, node_id, topics, types, asked.name))
+        answers.append(types.ReassignableTopicResponse(name=asked.name, partitions=partitions))
     return request.answer(
         allow_replication_factor_change=getattr(request.body, "allow_replication_factor_change", True),
         error_code=ErrorCode.none,
         error_message=None,
-        responses=tuple(topics),
+        responses=tuple(answers),
     )
 
 
-def _partition(broker: Needs, types: Any, name: str, asked: Any) -> Any:
+def _partition(node_id: int, topics: Topics, types: Any, name: str, asked: Any) -> Any:
     error, message = ErrorCode.none, None
-    if broker.topics.partition(name, asked.partition_index) is None:
+    if topics.partition(name, asked.partition_index) is None:
         error, message = ErrorCode.unknown_topic_or_partition, f"there is no partition {name}-{asked.partition_index}"
     elif asked.replicas is None:
         error, message = ErrorCode.no_reassignment_in_progress, None
-    elif tuple(asked.replicas) != (broker.node_id,):
-        error, message = ErrorCode.invalid_replica_assignment, f"broker {broker.node_id} is the only one"
+    elif tuple(asked.replicas) != (node_id,):
+        error, message = ErrorCode.invalid_replica_assignment, f"broker {node_id} is the only one"
     return types.ReassignablePartitionResponse(
         partition_index=asked.partition_index, error_code=error, error_message=message
     )

@@ -8,16 +8,13 @@ Supported features whose lowest level is 0, as all here, are left out before v4.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
+from oncelog.broker.apis import ServedApi
+from oncelog.broker.features import FinalizedFeatures
 from oncelog.broker.request import NO_THROTTLE, Request
 from oncelog.wire import ErrorCode, construct, message_class, message_module
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from oncelog.broker.apis import ServedApi
-    from oncelog.broker.features import FinalizedFeatures
 
 API_KEY = 18
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
@@ -26,14 +23,7 @@ SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 PRODUCE_KEY = 0
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    apis: Mapping[int, ServedApi]
-    features: FinalizedFeatures
-
-
-def handle(broker: Needs, request: Request) -> Any:
+def handle(request: Request, apis: Mapping[int, ServedApi], features: FinalizedFeatures) -> Any:
     if request.version >= 3 and not (
         SOFTWARE.fullmatch(request.body.client_software_name)
         and SOFTWARE.fullmatch(request.body.client_software_version)
@@ -47,16 +37,16 @@ def handle(broker: Needs, request: Request) -> Any:
         )
     return request.answer(
         error_code=ErrorCode.none,
-        api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in broker.apis.values()),
-        supported_features=_supported(request.types, broker) if request.version >= 4 else (),
-        finalized_features_epoch=broker.features.epoch,
-        finalized_features=_finalized(request.types, broker) if request.version >= 3 else (),
+        api_keys=tuple(_api(request.types, api.key, api.minimum, api.maximum) for api in apis.values()),
+        supported_features=_supported(request.types, features) if request.version >= 4 else (),
+        finalized_features_epoch=features.epoch,
+        finalized_features=_finalized(request.types, features) if request.version >= 3 else (),
     )
 
 
-def unsupported_version(broker: Needs) -> Any:
+def unsupported_version(apis: Mapping[int, ServedApi]) -> Any:
     types = message_module(API_KEY, 0, "response")
-    own = broker.apis[API_KEY]
+    own = apis[API_KEY]
     return construct(
         message_class(API_KEY, 0, "response"),
         throttle_time=NO_THROTTLE,
@@ -69,16 +59,16 @@ def _api(types: Any, key: int, minimum: int, maximum: int) -> Any:
     return types.ApiVersion(api_key=key, min_version=0 if key == PRODUCE_KEY else minimum, max_version=maximum)
 
 
-def _supported(types: Any, broker: Needs) -> tuple[Any, ...]:
+def _supported(types: Any, features: FinalizedFeatures) -> tuple[Any, ...]:
     return tuple(
         types.SupportedFeatureKey(name=name, min_version=0, max_version=level)
-        for name, level in broker.features.highest.items()
+        for name, level in features.highest.items()
     )
 
 
-def _finalized(types: Any, broker: Needs) -> tuple[Any, ...]:
+def _finalized(types: Any, features: FinalizedFeatures) -> tuple[Any, ...]:
     return tuple(
         types.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-        for name, level in broker.features.levels.items()
+        for name, level in features.levels.items()
         if level > 0
     )

@@ -5,44 +5,39 @@ v1 which protocol a member follows.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.memberships import Memberships
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.features import FinalizedFeatures
 from oncelog.broker.handlers.describe_groups import EVERY_OPERATION, NOT_ASKED_FOR
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.environment import Clock
+from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.memberships import Memberships
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.features import FinalizedFeatures
-    from oncelog.environment import Clock
-    from oncelog.groups.consumer import DescribedConsumer, DescribedTopic
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    features: FinalizedFeatures
-    memberships: Memberships
-    offsets: CommittedOffsets
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    groups = await Turn(broker.clock).each(request.body.group_ids, lambda group: _group(broker, request, group))
+async def handle(
+    request: Request, clock: Clock, features: FinalizedFeatures, memberships: Memberships, offsets: CommittedOffsets
+) -> Any:
+    groups = await Turn(clock).each(
+        request.body.group_ids, lambda group: _group(features, memberships, offsets, request, group)
+    )
     return request.answer(groups=groups)
 
 
-def _group(broker: Needs, request: Request, name: str) -> Any:
-    if not (broker.memberships.serves_consumer_groups and broker.features.has_consumer_groups):
+def _group(
+    features: FinalizedFeatures, memberships: Memberships, offsets: CommittedOffsets, request: Request, name: str
+) -> Any:
+    if not (memberships.serves_consumer_groups and features.has_consumer_groups):
         return _refused(request, name, ErrorCode.unsupported_version, None)
-    error = broker.offsets.error(name)
+    error = offsets.error(name)
     if error is not ErrorCode.none:
         return _refused(request, name, error, None)
-    found = broker.offsets.coordinator.members.describe_consumers(name)
+    found = offsets.coordinator.members.describe_consumers(name)
     if found is None:
         return _refused(request, name, ErrorCode.group_id_not_found, f"Group {name} not found.")
     return request.types.DescribedGroup(

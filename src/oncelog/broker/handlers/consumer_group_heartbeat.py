@@ -6,36 +6,27 @@ member when it is new to it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.handlers.timeouts import MILLISECOND, milliseconds
-from oncelog.broker.request import Request
-from oncelog.broker.storage import auto_creation
-from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.coordinators.memberships import Memberships
+from oncelog.broker.features import FinalizedFeatures
+from oncelog.broker.request import MILLISECOND, Request, milliseconds
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups.consumer import Assignment, HeartbeatAnswer, HeartbeatRequest, by_topic
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.memberships import Memberships
-    from oncelog.broker.features import FinalizedFeatures
 
-
-class Needs(auto_creation.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    features: FinalizedFeatures
-    memberships: Memberships
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    if not (broker.memberships.serves_consumer_groups and broker.features.has_consumer_groups):
+async def handle(
+    request: Request, auto_creation: AutoTopicCreation, features: FinalizedFeatures, memberships: Memberships
+) -> Any:
+    if not (memberships.serves_consumer_groups and features.has_consumer_groups):
         return _refused(request, ErrorCode.unsupported_version)
-    await create_internal(broker, CONSUMER_OFFSETS)
-    error = broker.memberships.error(request.body.group_id)
+    await auto_creation.create_internal(CONSUMER_OFFSETS)
+    error = memberships.error(request.body.group_id)
     if error is not ErrorCode.none:
         return _refused(request, error)
-    return _answer(request, await broker.memberships.consumer_heartbeat(_heartbeat_request(request)))
+    return _answer(request, await memberships.consumer_heartbeat(_heartbeat_request(request)))
 
 
 def _refused(request: Request, error: ErrorCode) -> Any:

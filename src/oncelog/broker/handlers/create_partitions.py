@@ -8,46 +8,32 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import DONE, Outcome
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
-from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.changes import Change, Changes
 from oncelog.broker.storage.journal import TopicGrown
+from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, replicas_problem
 from oncelog.coordination import Parked, start
+from oncelog.environment import Clock
 from oncelog.log import has_room_for
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.storage.changes import Changes
-    from oncelog.broker.storage.own_topics import OwnTopics
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    changes: Changes
-    node_id: int
-    own_topics: OwnTopics
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, changes: Changes, clock: Clock, node_id: int, own_topics: OwnTopics) -> Any:
     asked = {topic.name: topic for topic in request.body.topics}
     times = Counter(topic.name for topic in request.body.topics)
     budget = Budget()
     twice: Outcome = (ErrorCode.invalid_request, "Duplicate topic name.")
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     outcomes: list[Outcome] = []
     for name, topic in asked.items():
-        outcomes.append(twice if times[name] > 1 else await _grow(broker, request, topic, budget))
+        outcomes.append(twice if times[name] > 1 else await _grow(changes, node_id, own_topics, request, topic, budget))
         if turn.is_over:
             await turn.rest()
     return request.answer(results=await turn.each(zip(asked, outcomes, strict=True), partial(result, request)))
@@ -69,12 +55,14 @@ class Budget:
         return self.left >= 0
 
 
-def _grow(broker: Needs, request: Request, asked: Any, budget: Budget) -> Parked[Outcome]:
+def _grow(
+    changes: Changes, node_id: int, own_topics: OwnTopics, request: Request, asked: Any, budget: Budget
+) -> Parked[Outcome]:
     def decide() -> Change[Outcome]:
-        topic = broker.topics.named(asked.name)
-        if topic is None or broker.topics.is_being_deleted(asked.name):
+        topic = own_topics.named(asked.name)
+        if topic is None or own_topics.is_being_deleted(asked.name):
             return Change.none((ErrorCode.unknown_topic_or_partition, NO_SUCH_TOPIC))
-        problem = _problem(broker, topic, asked)
+        problem = _problem(node_id, topic, asked)
         if problem is not None:
             return Change.none(problem)
         if not budget.take(asked.count - len(topic.partitions)):
@@ -83,12 +71,12 @@ def _grow(broker: Needs, request: Request, asked: Any, budget: Budget) -> Parked
             return Change.none(DONE)
         topic_id = topic.topic_id
         record = TopicGrown(topic_id=str(topic_id), partition_count=asked.count)
-        return Change([record], lambda: start(_carry_out(broker, topic_id, asked.count)))
+        return Change([record], lambda: start(_carry_out(own_topics, topic_id, asked.count)))
 
-    return broker.changes.make(decide)
+    return changes.make(decide)
 
 
-def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
+def _problem(node_id: int, topic: Topic, asked: Any) -> Outcome | None:
     count = len(topic.partitions)
     if topic.is_internal:
         return keeps(topic)
@@ -105,7 +93,7 @@ def _problem(broker: Needs, topic: Topic, asked: Any) -> Outcome | None:
             "were specified."
         )
         return ErrorCode.invalid_replica_assignment, said
-    problems = (replicas_problem(broker.node_id, entry.broker_ids) for entry in asked.assignments)
+    problems = (replicas_problem(node_id, entry.broker_ids) for entry in asked.assignments)
     said = next(filter(None, problems), "")
     return (ErrorCode.invalid_replica_assignment, said) if said else None
 
@@ -131,9 +119,9 @@ def _not_more(name: str, count: int, wanted: int) -> str:
     return f"The topic {name} currently has {count} partition(s); {wanted} would not be an increase."
 
 
-async def _carry_out(broker: Needs, topic_id: UUID, partition_count: int) -> Outcome:
-    topic = broker.topics.with_id(topic_id)
+async def _carry_out(own_topics: OwnTopics, topic_id: UUID, partition_count: int) -> Outcome:
+    topic = own_topics.with_id(topic_id)
     if topic is None:
         return ErrorCode.unknown_topic_or_partition, "the topic was deleted"
-    await broker.own_topics.grow(topic, partition_count)
+    await own_topics.grow(topic, partition_count)
     return DONE

@@ -8,84 +8,89 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 from uuid import UUID
 
-from oncelog.broker.config.configuration import check_topic, parse_settings, source_for_new_topic, topic_values
+from oncelog.broker.config.configuration import (
+    Settings,
+    check_topic,
+    parse_settings,
+    source_for_new_topic,
+    topic_values,
+)
 from oncelog.broker.config.setting import SettingError, text_of
 from oncelog.broker.config.settings import TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
+from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.topics import replicas_problem
 from oncelog.coordination import start
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 from oncelog.wire.topic_names import name_problem
 
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.storage.own_topics import OwnTopics
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    node_id: int
-    own_topics: OwnTopics
-    settings: Settings
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn = Turn(broker.clock)
-    if sum(max(partition_count(broker.settings, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
+async def handle(request: Request, clock: Clock, node_id: int, own_topics: OwnTopics, settings: Settings) -> Any:
+    turn = Turn(clock)
+    if sum(max(partition_count(settings, topic), 0) for topic in request.body.topics) > PARTITIONS_MAX:
         message = f"one request makes {PARTITIONS_MAX} partitions at most"
         refuse = partial(refused, request, error=ErrorCode.policy_violation, message=message)
         return request.answer(topics=await turn.each((topic.name for topic in request.body.topics), refuse))
     times = Counter(topic.name for topic in request.body.topics)
     asked = {topic.name: topic for topic in request.body.topics}
     under_way = await turn.each(
-        asked.values(), lambda one: start(_create(broker, request, one, is_repeated=times[one.name] > 1))
+        asked.values(),
+        lambda one: start(_create(node_id, own_topics, settings, request, one, is_repeated=times[one.name] > 1)),
     )
     return request.answer(topics=tuple([await one for one in under_way]))
 
 
-async def _create(broker: Needs, request: Request, asked: Any, *, is_repeated: bool) -> Any:
-    problem = (ErrorCode.invalid_request, "Duplicate topic name.") if is_repeated else _problem(broker, asked)
+async def _create(
+    node_id: int,
+    own_topics: OwnTopics,
+    settings: Settings,
+    request: Request,
+    asked: Any,
+    *,
+    is_repeated: bool,
+) -> Any:
+    problem = (
+        (ErrorCode.invalid_request, "Duplicate topic name.")
+        if is_repeated
+        else _problem(node_id, own_topics, settings, asked)
+    )
     if problem is not None:
         # As Kafka's controller: a topic in the way is not told of before it is durable.
-        await broker.own_topics.all_made((asked.name, broker.topics.collision(asked.name)))
+        await own_topics.all_made((asked.name, own_topics.collision(asked.name)))
         return refused(request, asked.name, *problem)
-    count, topic_id = partition_count(broker.settings, asked), None
+    count, topic_id = partition_count(settings, asked), None
     if not request.body.validate_only:
-        await broker.own_topics.create(asked.name, count, configs_of(asked))
+        await own_topics.create(asked.name, count, configs_of(asked))
         # In the call that made it: later another topic may have its name.
-        topic = broker.topics.named(asked.name)
+        topic = own_topics.named(asked.name)
         topic_id = topic.topic_id if topic is not None else None
-    return made(request, broker.settings, asked, topic_id, count, 1)
+    return made(request, settings, asked, topic_id, count, 1)
 
 
-def _problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
+def _problem(node_id: int, own_topics: OwnTopics, settings: Settings, asked: Any) -> tuple[ErrorCode, str] | None:
     text = name_problem(asked.name)
     if text is not None:
         return ErrorCode.invalid_topic_exception, text
-    if broker.topics.exists(asked.name):
+    if own_topics.exists(asked.name):
         return ErrorCode.topic_already_exists, f"Topic '{asked.name}' already exists."
-    other = broker.topics.collision(asked.name)
+    other = own_topics.collision(asked.name)
     if other is not None:
         return (
             ErrorCode.invalid_topic_exception,
             f"Topic '{asked.name}' collides with existing topic: {other}",
         )
-    return config_problem(broker.settings, asked) or _shape_problem(broker, asked)
+    return config_problem(settings, asked) or _shape_problem(node_id, asked)
 
 
-def _shape_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
+def _shape_problem(node_id: int, asked: Any) -> tuple[ErrorCode, str] | None:
     if asked.assignments:
-        return _assignment_problem(broker, asked)
+        return _assignment_problem(node_id, asked)
     if asked.num_partitions == 0 or asked.num_partitions < -1:
         return ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
     factor = asked.replication_factor
@@ -101,7 +106,7 @@ def _shape_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _assignment_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | None:
+def _assignment_problem(node_id: int, asked: Any) -> tuple[ErrorCode, str] | None:
     manual = "A manual partition assignment was specified, but"
     if asked.replication_factor != -1:
         return ErrorCode.invalid_request, f"{manual} replication factor was not set to -1."
@@ -112,9 +117,7 @@ def _assignment_problem(broker: Needs, asked: Any) -> tuple[ErrorCode, str] | No
     if twice:
         said = f"Found multiple manual partition assignments for partition {twice[0]}"
         return ErrorCode.invalid_replica_assignment, said
-    problem = next(
-        filter(None, (replicas_problem(broker.node_id, entry.broker_ids) for entry in asked.assignments)), None
-    )
+    problem = next(filter(None, (replicas_problem(node_id, entry.broker_ids) for entry in asked.assignments)), None)
     if problem is None and sorted(times) != list(range(len(times))):
         problem = "partitions should be a consecutive 0-based integer sequence"
     return None if problem is None else (ErrorCode.invalid_replica_assignment, problem)

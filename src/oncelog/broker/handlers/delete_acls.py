@@ -8,7 +8,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 
-def handle(_: object, request: Request) -> Any:
+def handle(request: Request) -> Any:
     refused = request.types.DeleteAclsFilterResult(
         error_code=ErrorCode.security_disabled, error_message="No Authorizer is configured.", matching_acls=()
     )

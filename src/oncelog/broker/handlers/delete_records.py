@@ -8,21 +8,18 @@ than the client wants to. Segments that lie wholly before it go with the next lo
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Request
+from oncelog.broker.request import Request, milliseconds
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.checkpoints import Checkpoints
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 HIGH_WATERMARK = -1
 NO_OFFSET = -1
@@ -30,44 +27,39 @@ NO_OFFSET = -1
 Results = dict[tuple[str, int], tuple[int, ErrorCode]]
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    checkpoints: Checkpoints
-    clock: Clock
-    durability: Durability
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn = Turn(broker.clock)
+async def handle(
+    request: Request, checkpoints: Checkpoints, clock: Clock, durability: Durability, topics: Topics
+) -> Any:
+    turn = Turn(clock)
     # As in Kafka, of a partition that is named twice the last counts.
     asked = {(topic.name, one.partition_index): one.offset for topic in request.body.topics for one in topic.partitions}
-    results = dict(zip(asked, await turn.each(asked.items(), partial(_advance, broker)), strict=True))
+    results = dict(zip(asked, await turn.each(asked.items(), partial(_advance, topics)), strict=True))
     moved = [key for key, (_, error) in results.items() if error is ErrorCode.none]
     if moved:
-        deadline = Deadline(broker.clock, milliseconds(request.body.timeout))
+        deadline = Deadline(clock, milliseconds(request.body.timeout))
         try:
-            results |= await _deleted(broker, {key: results[key][0] for key in moved}, deadline)
+            results |= await _deleted(
+                checkpoints, durability, topics, {key: results[key][0] for key in moved}, deadline
+            )
         finally:
             deadline.end()
-    topics: dict[str, list[Any]] = {}
+    answers: dict[str, list[Any]] = {}
     for name, result in await turn.each(results.items(), partial(_result, request)):
-        topics.setdefault(name, []).append(result)
+        answers.setdefault(name, []).append(result)
     types = request.types
     return request.answer(
         topics=tuple(
             types.DeleteRecordsTopicResult(name=name, partitions=tuple(partitions))
-            for name, partitions in topics.items()
+            for name, partitions in answers.items()
         )
     )
 
 
-def _advance(broker: Needs, asked: tuple[tuple[str, int], int]) -> tuple[int, ErrorCode]:
+def _advance(topics: Topics, asked: tuple[tuple[str, int], int]) -> tuple[int, ErrorCode]:
     """Let a partition begin later; return where it is to begin, and what is wrong."""
     (name, index), offset = asked
-    partition = broker.topics.partition(name, index)
-    error = _problem(broker, name, partition, offset)
+    partition = topics.partition(name, index)
+    error = _problem(topics, name, partition, offset)
     if partition is None or error is not ErrorCode.none:
         return NO_OFFSET, error
     wanted = partition.log.high_watermark if offset == HIGH_WATERMARK else offset
@@ -75,19 +67,25 @@ def _advance(broker: Needs, asked: tuple[tuple[str, int], int]) -> tuple[int, Er
     return wanted, ErrorCode.none
 
 
-async def _deleted(broker: Needs, offsets: dict[tuple[str, int], int], deadline: Deadline) -> Results:
+async def _deleted(
+    checkpoints: Checkpoints,
+    durability: Durability,
+    topics: Topics,
+    offsets: dict[tuple[str, int], int],
+    deadline: Deadline,
+) -> Results:
     """Wait until the partitions begin at these offsets here, for good, and then everywhere."""
     # A log never begins beyond its end: what is before the new beginning is durable first.
-    found = (broker.topics.partition(*key) for key in offsets)
-    await broker.durability.make_durable([one.log for one in found if one is not None and one.problem is None])
-    await broker.checkpoints.write()
-    return {key: await _reached(broker, key, offset, deadline) for key, offset in offsets.items()}
+    found = (topics.partition(*key) for key in offsets)
+    await durability.make_durable([one.log for one in found if one is not None and one.problem is None])
+    await checkpoints.write()
+    return {key: await _reached(topics, key, offset, deadline) for key, offset in offsets.items()}
 
 
-async def _reached(broker: Needs, key: tuple[str, int], offset: int, deadline: Deadline) -> tuple[int, ErrorCode]:
+async def _reached(topics: Topics, key: tuple[str, int], offset: int, deadline: Deadline) -> tuple[int, ErrorCode]:
     """Wait until no replica that is alive has what is before the offset; as Kafka's DelayedDeleteRecords."""
     while True:
-        partition = broker.topics.partition(*key)
+        partition = topics.partition(*key)
         if partition is None:
             return NO_OFFSET, ErrorCode.unknown_topic_or_partition
         if partition.problem is not None:
@@ -114,8 +112,8 @@ async def _moves(partition: Partition, deadline: Deadline) -> None:
         partition.unwatch(wake)
 
 
-def _problem(broker: Needs, name: str, partition: Partition | None, offset: int) -> ErrorCode:
-    topic = broker.topics.named(name)
+def _problem(topics: Topics, name: str, partition: Partition | None, offset: int) -> ErrorCode:
+    topic = topics.named(name)
     if topic is None or partition is None:
         return ErrorCode.unknown_topic_or_partition
     if topic.is_internal:

@@ -3,39 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic
+from oncelog.broker.storage.own_topics import OwnTopics
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, Topics
 from oncelog.coordination import start
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.storage.own_topics import OwnTopics
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Named(Protocol):
-    """What is needed to find a topic."""
-
-    settings: Settings
-    topics: Topics
-
-
-class Needs(Named, Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    own_topics: OwnTopics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, own_topics: OwnTopics, settings: Settings) -> Any:
     times = asked_topics(request)
-    under_way = await Turn(broker.clock).each(
-        times, lambda one: start(_delete(broker, request, *one, is_repeated=times[one] > 1))
+    under_way = await Turn(clock).each(
+        times, lambda one: start(_delete(own_topics, settings, request, *one, is_repeated=times[one] > 1))
     )
     return request.answer(responses=tuple([await one for one in under_way]))
 
@@ -47,29 +30,39 @@ def asked_topics(request: Request) -> Counter[tuple[str | None, Any]]:
     return Counter((name, None) for name in request.body.topic_names)
 
 
-async def _delete(broker: Needs, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Any:
-    found = find(broker, request, name, topic_id, is_repeated=is_repeated)
+async def _delete(
+    own_topics: OwnTopics,
+    settings: Settings,
+    request: Request,
+    name: str | None,
+    topic_id: Any,
+    *,
+    is_repeated: bool,
+) -> Any:
+    found = find(own_topics, settings, request, name, topic_id, is_repeated=is_repeated)
     if not isinstance(found, Topic):
         return found
     deleted = (found.name, found.topic_id)
-    await broker.own_topics.delete(found)
+    await own_topics.delete(found)
     return result(request, *deleted, ErrorCode.none)
 
 
-def find(broker: Named, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool) -> Topic | Any:
+def find(
+    topics: Topics, settings: Settings, request: Request, name: str | None, topic_id: Any, *, is_repeated: bool
+) -> Topic | Any:
     """The topic that shall go, or the answer that it does not."""
     if is_repeated:
         return result(
             request, name, topic_id, ErrorCode.invalid_request, f"Duplicate topic {'id' if name is None else 'name'}."
         )
-    if not broker.settings.value("delete.topic.enable"):
+    if not settings.value("delete.topic.enable"):
         error = ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
         return result(request, name, topic_id, error, "delete.topic.enable is false")
     if (name is None) is (topic_id is None) and request.version >= 6:
         neither, both = "Neither topic name nor id were specified.", "You may not specify both topic name and topic id."
         message = neither if name is None else both
         return result(request, name, topic_id, ErrorCode.invalid_request, message)
-    topic = broker.topics.still_named(topic_id) if name is None else broker.topics.named(name)
+    topic = topics.still_named(topic_id) if name is None else topics.named(name)
     if topic is None:
         if name is None:
             return result(

@@ -8,7 +8,7 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 
-def handle(_: object, request: Request) -> Any:
+def handle(request: Request) -> Any:
     return request.answer(
         error_code=ErrorCode.security_disabled, error_message="No Authorizer is configured on the broker", resources=()
     )

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
+from oncelog.broker.view import ClusterView
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.view import ClusterView
 
 BROKERS, CONTROLLERS = 1, 2
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    view: ClusterView
-    cluster_id: str
-
-
-def handle(broker: Needs, request: Request) -> Any:
+def handle(request: Request, cluster_id: str, view: ClusterView) -> Any:
     endpoint_type = getattr(request.body, "endpoint_type", BROKERS)
     known = endpoint_type == BROKERS
     problem = (
@@ -31,8 +22,8 @@ def handle(broker: Needs, request: Request) -> Any:
         error_code=ErrorCode.none if known else problem,
         error_message=None if known else "only brokers can be asked for",
         endpoint_type=BROKERS,
-        cluster_id=broker.cluster_id if known else "",
-        controller_id=broker.view.controller_id if known else -1,
+        cluster_id=cluster_id if known else "",
+        controller_id=view.controller_id if known else -1,
         cluster_authorized_operations=(
             EVERY_CLUSTER_OPERATION if request.body.include_cluster_authorized_operations else UNKNOWN_OPERATIONS
         ),
@@ -45,6 +36,6 @@ def handle(broker: Needs, request: Request) -> Any:
                 rack=node.rack,
                 is_fenced=False,
             )
-            for node in (broker.view.at(request.connection.listener).brokers() if known else ())
+            for node in (view.at(request.connection.listener).brokers() if known else ())
         ),
     )

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.config.configuration import SettingSource, Synonym, parse_settings, topic_sources, topic_values
+from oncelog.broker.config.configuration import (
+    Settings,
+    SettingSource,
+    Synonym,
+    parse_settings,
+    topic_sources,
+    topic_values,
+)
+from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import ALL_BROKERS, ResourceType, broker_number, no_settings
-from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic
+from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, Topics
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 from oncelog.wire.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.config.group_configuration import GroupConfigs
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 NUMBER_OF_KIND: dict[Kind, int] = {
     "boolean": 1,
@@ -35,117 +38,102 @@ NUMBER_OF_KIND: dict[Kind, int] = {
 }
 
 
-class TopicNeeds(Protocol):
-    """What is needed to describe a topic."""
-
-    settings: Settings
-    topics: Topics
-
-
-class BrokerNeeds(Protocol):
-    """What is needed to describe the broker."""
-
-    node_id: int
-    settings: Settings
-
-
-class Needs(TopicNeeds, BrokerNeeds, Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    group_configs: GroupConfigs
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(
+    request: Request, clock: Clock, group_configs: GroupConfigs, node_id: int, settings: Settings, topics: Topics
+) -> Any:
     resources = request.body.resources
-    results = await Turn(broker.clock).each(resources, lambda resource: _resource(broker, request, resource))
+    results = await Turn(clock).each(
+        resources, lambda resource: _resource(group_configs, node_id, settings, topics, request, resource)
+    )
     return request.answer(results=results)
 
 
-def _resource(broker: Needs, request: Request, resource: Any) -> Any:
+def _resource(
+    group_configs: GroupConfigs, node_id: int, settings: Settings, topics: Topics, request: Request, resource: Any
+) -> Any:
     if resource.resource_type == ResourceType.TOPIC:
-        return describe_topic(broker, request, resource, lambda found: found.configs)
+        return describe_topic(settings, topics, request, resource, lambda found: found.configs)
     if resource.resource_type == ResourceType.GROUP:
-        return _group(broker, request, resource)
-    return describe_other(broker, request, resource)
+        return _group(group_configs, request, resource)
+    return describe_other(node_id, settings, request, resource)
 
 
 def describe_topic(
-    broker: TopicNeeds, request: Request, resource: Any, own: Callable[[Topic], Mapping[str, str]]
+    settings: Settings, topics: Topics, request: Request, resource: Any, own: Callable[[Topic], Mapping[str, str]]
 ) -> Any:
     """`own` has what a topic has of its own settings."""
     name = resource.resource_name
-    found = broker.topics.told(name)
+    found = topics.told(name)
     if found is None:
         problem = name_problem(name)
         error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
         return refused(request, resource, error, problem or NO_SUCH_TOPIC)
-    return _result(request, resource, ErrorCode.none, None, _topic_configs(broker, request, resource, own(found)))
+    return _result(request, resource, ErrorCode.none, None, _topic_configs(settings, request, resource, own(found)))
 
 
-def describe_other(broker: BrokerNeeds, request: Request, resource: Any) -> Any:
+def describe_other(node_id: int, settings: Settings, request: Request, resource: Any) -> Any:
     """This broker, or what is said of every broker; nothing else has settings."""
     name = resource.resource_name
     if resource.resource_type != ResourceType.BROKER:
         return refused(request, resource, ErrorCode.invalid_request, no_settings(resource.resource_type))
-    problem = _broker_problem(broker, name)
+    problem = _broker_problem(node_id, name)
     if problem is not None:
         return refused(request, resource, ErrorCode.invalid_request, problem)
     configs = _common_configs if name == ALL_BROKERS else _broker_configs
-    return _result(request, resource, ErrorCode.none, None, configs(broker, request, resource))
+    return _result(request, resource, ErrorCode.none, None, configs(settings, request, resource))
 
 
-def _group(broker: Needs, request: Request, resource: Any) -> Any:
+def _group(group_configs: GroupConfigs, request: Request, resource: Any) -> Any:
     if not resource.resource_name:
         return refused(request, resource, ErrorCode.invalid_request, "Group name must not be empty")
-    return _result(request, resource, ErrorCode.none, None, _group_configs(broker, request, resource))
+    return _result(request, resource, ErrorCode.none, None, _group_configs(group_configs, request, resource))
 
 
 def refused(request: Request, resource: Any, error: ErrorCode, message: str) -> Any:
     return _result(request, resource, error, message, ())
 
 
-def _broker_problem(broker: BrokerNeeds, name: str) -> str | None:
+def _broker_problem(node_id: int, name: str) -> str | None:
     number = broker_number(name)
-    if name == ALL_BROKERS or number == broker.node_id:
+    if name == ALL_BROKERS or number == node_id:
         return None
     if number is None:
         return f"Broker id must be an integer, but it is: {name}"
-    return f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+    return f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
 
 
-def _topic_configs(broker: TopicNeeds, request: Request, resource: Any, configs: Mapping[str, str]) -> tuple[Any, ...]:
+def _topic_configs(settings: Settings, request: Request, resource: Any, configs: Mapping[str, str]) -> tuple[Any, ...]:
     own = parse_settings(configs, TOPIC_SETTINGS, "topic")
     return tuple(
-        _entry(request, TOPIC_SETTINGS[name], value, topic_sources(broker.settings, own, name))
-        for name, value in topic_values(broker.settings, configs).items()
+        _entry(request, TOPIC_SETTINGS[name], value, topic_sources(settings, own, name))
+        for name, value in topic_values(settings, configs).items()
         if _wanted(resource, name)
     )
 
 
-def _broker_configs(broker: BrokerNeeds, request: Request, resource: Any) -> tuple[Any, ...]:
+def _broker_configs(settings: Settings, request: Request, resource: Any) -> tuple[Any, ...]:
     return tuple(
-        _entry(request, setting, broker.settings.value(name), broker.settings.sources(name))
-        for name, setting in {**BROKER_SETTINGS, **broker.settings.of_single_listeners}.items()
+        _entry(request, setting, settings.value(name), settings.sources(name))
+        for name, setting in {**BROKER_SETTINGS, **settings.of_single_listeners}.items()
         if _wanted(resource, name)
     )
 
 
-def _common_configs(broker: BrokerNeeds, request: Request, resource: Any) -> tuple[Any, ...]:
+def _common_configs(settings: Settings, request: Request, resource: Any) -> tuple[Any, ...]:
     """Those that were changed for every broker, and nothing else."""
     source = SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(
         _entry(request, BROKER_SETTINGS[name], value, [Synonym(name, value, source)])
-        for name, value in broker.settings.layer(source).items()
+        for name, value in settings.layer(source).items()
         if _wanted(resource, name)
     )
 
 
-def _group_configs(broker: Needs, request: Request, resource: Any) -> tuple[Any, ...]:
+def _group_configs(group_configs: GroupConfigs, request: Request, resource: Any) -> tuple[Any, ...]:
     """What is said of a group, which need not be there. What counts is within the broker's bounds, whatever is said."""
     return tuple(
         _entry(request, GROUP_SETTINGS[name], sources[0].value, sources)
-        for name, sources in broker.group_configs.sources(resource.resource_name).items()
+        for name, sources in group_configs.sources(resource.resource_name).items()
         if _wanted(resource, name)
     )
 

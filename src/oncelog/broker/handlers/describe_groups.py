@@ -5,15 +5,13 @@ v4 instance ids. A group that is not there is described as Dead; v6 says GROUP_I
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.environment import Clock
 
 NOT_FOUND_VERSION = 6
 DEAD = "Dead"
@@ -22,21 +20,14 @@ EVERY_OPERATION = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 NOT_ASKED_FOR = -(2**31)
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    groups = await Turn(broker.clock).each(request.body.groups, lambda group: _group(broker, request, group))
+async def handle(request: Request, clock: Clock, offsets: CommittedOffsets) -> Any:
+    groups = await Turn(clock).each(request.body.groups, lambda group: _group(offsets, request, group))
     return request.answer(groups=groups)
 
 
-def _group(broker: Needs, request: Request, name: str) -> Any:
+def _group(offsets: CommittedOffsets, request: Request, name: str) -> Any:
     types = request.types
-    error = broker.offsets.error(name)
+    error = offsets.error(name)
     if error is not ErrorCode.none:
         return construct(
             types.DescribedGroup,
@@ -48,7 +39,7 @@ def _group(broker: Needs, request: Request, name: str) -> Any:
             members=(),
             authorized_operations=NOT_ASKED_FOR,
         )
-    found = broker.offsets.coordinator.describe(name)
+    found = offsets.coordinator.describe(name)
     is_missing = found.state == DEAD and request.version >= NOT_FOUND_VERSION
     with_operations = getattr(request.body, "include_authorized_operations", False) and not is_missing
     return construct(

@@ -6,41 +6,35 @@ A partition that is on its way to another directory is in both, there with the f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.broker.storage.disk_space import DiskSpace
+from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import Topics
 from oncelog.environment import DiskError
+from oncelog.log import DataDirectory, FutureLog, LogDirectories
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.disk_space import DiskSpace
-    from oncelog.broker.storage.moving import LogMoves
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.log import DataDirectory, FutureLog, LogDirectories
 
 UNKNOWN_SPACE = (-1, -1)
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    disk_space: DiskSpace
-    log_directories: LogDirectories
-    moves: LogMoves
-
-    def survives(self, error: DiskError) -> bool: ...
-
-    topics: Topics
-
-
-def handle(broker: Needs, request: Request) -> Any:
-    spaces = {directory: _space(broker, directory) for directory in broker.log_directories}
+def handle(
+    request: Request,
+    disk_space: DiskSpace,
+    log_directories: LogDirectories,
+    moves: LogMoves,
+    survives: Callable[[DiskError], bool],
+    topics: Topics,
+) -> Any:
+    spaces = {directory: _space(disk_space, survives, directory) for directory in log_directories}
     found: dict[str, dict[str, list[Any]]] = {directory.path: {} for directory in spaces}
-    for partition in dict.fromkeys(_asked(broker, request.body.topics)):
+    for partition in dict.fromkeys(_asked(topics, request.body.topics)):
         path = partition.directory.path
         found[path].setdefault(partition.topic, []).append(_described(request, partition))
-        move = broker.moves.of((partition.log.topic_id, partition.index))
+        move = moves.of((partition.log.topic_id, partition.index))
         if move is not None and move.log_directory != path:
             described = _described_future(request, partition, move.future)
             found[move.log_directory].setdefault(partition.topic, []).append(described)
@@ -48,12 +42,12 @@ def handle(broker: Needs, request: Request) -> Any:
     return request.answer(error_code=ErrorCode.none, results=results)
 
 
-def _space(broker: Needs, directory: DataDirectory) -> tuple[int, int]:
+def _space(disk_space: DiskSpace, survives: Callable[[DiskError], bool], directory: DataDirectory) -> tuple[int, int]:
     """The bytes of the disk, and those that are left; unknown of one that fails."""
     try:
-        return UNKNOWN_SPACE if directory.is_offline else broker.disk_space.of(directory.path)
+        return UNKNOWN_SPACE if directory.is_offline else disk_space.of(directory.path)
     except DiskError as error:
-        if not broker.survives(error):
+        if not survives(error):
             raise
         return UNKNOWN_SPACE
 
@@ -92,13 +86,13 @@ def _described_future(request: Request, partition: Partition, future: FutureLog)
     )
 
 
-def _asked(broker: Needs, topics: Any) -> list[Partition]:
+def _asked(topics: Topics, asked_topics: Any) -> list[Partition]:
     """Every partition if no topics are named; what has no replica here, or is offline, is left out."""
-    if topics is None:
-        return list(broker.topics.partitions())
+    if asked_topics is None:
+        return list(topics.partitions())
     return [
         partition
-        for asked in topics
+        for asked in asked_topics
         for index in asked.partitions
-        if (partition := broker.topics.partition(asked.topic, index)) is not None and partition.is_readable
+        if (partition := topics.partition(asked.topic, index)) is not None and partition.is_readable
     ]

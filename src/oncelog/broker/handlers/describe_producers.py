@@ -6,36 +6,27 @@ Any replica answers: an administrator may want to know what a follower has.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.leaders import UNTOLD, epoch_problem
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.leader_epochs import UNTOLD, epoch_problem
+from oncelog.broker.storage.topics import Topics
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn, types = Turn(broker.clock), request.types
-    topics = []
+async def handle(request: Request, clock: Clock, topics: Topics) -> Any:
+    turn, types = Turn(clock), request.types
+    answers = []
     for asked in request.body.topics:
-        partitions = await turn.each(asked.partition_indexes, partial(_partition, broker, types, asked.name))
-        topics.append(types.TopicResponse(name=asked.name, partitions=partitions))
-    return request.answer(topics=tuple(topics))
+        partitions = await turn.each(asked.partition_indexes, partial(_partition, topics, types, asked.name))
+        answers.append(types.TopicResponse(name=asked.name, partitions=partitions))
+    return request.answer(topics=tuple(answers))
 
 
-def _partition(broker: Needs, types: Any, topic: str, index: int) -> Any:
-    partition = broker.topics.partition(topic, index)
+def _partition(topics: Topics, types: Any, topic: str, index: int) -> Any:
+    partition = topics.partition(topic, index)
     if partition is None:
         return types.PartitionResponse(
             partition_index=index,

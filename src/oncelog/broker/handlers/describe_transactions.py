@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.environment import Clock
 from oncelog.transactions import TransactionMetadata
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.environment import Clock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    transactions: Transactions
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, transactions: Transactions) -> Any:
     asked = request.body.transactional_ids
-    states = await Turn(broker.clock).each(asked, lambda transactional_id: _state(broker, request, transactional_id))
+    states = await Turn(clock).each(asked, lambda transactional_id: _state(transactions, request, transactional_id))
     return request.answer(transaction_states=states)
 
 
-def _state(broker: Needs, request: Request, transactional_id: str) -> Any:
+def _state(transactions: Transactions, request: Request, transactional_id: str) -> Any:
     types = request.types
-    found = broker.transactions.describe(transactional_id)
+    found = transactions.describe(transactional_id)
     if found.metadata is None:
         return types.TransactionState(
             error_code=found.error,

@@ -6,33 +6,22 @@ producer id and epoch of the next one (KIP-890).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
+from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.request import Request
 from oncelog.transactions import EndTransactionAnswer
 from oncelog.transactions.versions import end_bumps_epoch, transaction_error
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.topics import Topics
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    session_guard: SessionGuard
-    topics: Topics
-    transactions: Transactions
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, session_guard: SessionGuard, transactions: Transactions) -> Any:
     body = request.body
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     tv2 = end_bumps_epoch(request.version)
-    if not (tv2 or broker.session_guard.admits(request, producer, [FixedPlace.END], ends_transaction=True)):
+    if not (tv2 or session_guard.admits(request, producer, [FixedPlace.END], ends_transaction=True)):
         return None
-    answer = await broker.transactions.end(*producer, committed=body.committed, tv2=tv2)
+    answer = await transactions.end(*producer, committed=body.committed, tv2=tv2)
     return _answer(request, answer)
 
 

@@ -10,33 +10,32 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker import fetching
+from oncelog.broker.access import Access
 from oncelog.broker.config.cluster_settings import RACK_AWARE_SELECTOR
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.fetch_sessions import (
     FINAL_EPOCH,
     FIRST_EPOCH,
     NO_SESSION,
     FetchedPartition,
     FetchSession,
+    FetchSessions,
     FetchWithoutSession,
     Key,
     TopicKey,
     asked_partition,
 )
 from oncelog.broker.fetching import READ_COMMITTED, Fetching, FetchLimits, PartitionRead
-from oncelog.broker.handlers import moved_leaders
-from oncelog.broker.handlers.moved_leaders import MovedLeaders
+from oncelog.broker.leaders import MovedLeaders
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.partition import FollowerId
+from oncelog.broker.storage.leading import FollowerId
+from oncelog.broker.storage.topics import Topics
+from oncelog.broker.view import ClusterView
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.access import Access
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.fetch_sessions import FetchSessions
 
 SESSIONS_FROM_VERSION = 7
 ZSTD_FROM_VERSION = 10
@@ -49,49 +48,51 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id, Err
 MOVED = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
-class Needs(fetching.Needs, moved_leaders.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    access: Access
-    fetch_sessions: FetchSessions
-    settings: Settings
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(
+    request: Request,
+    access: Access,
+    clock: Clock,
+    fetch_sessions: FetchSessions,
+    settings: Settings,
+    topics: Topics,
+    view: ClusterView,
+) -> Any:
     body = request.body
     if body.isolation_level not in (0, READ_COMMITTED):
         return request.answer(error_code=ErrorCode.invalid_request, session_id=NO_SESSION, responses=())
     by_id = request.version >= TOPIC_ID_FROM_VERSION
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     asked: OrderedDict[Key, FetchedPartition] = OrderedDict()
     for topic in body.topics:
         name = topic.topic_id if by_id else topic.topic
         for partition in await turn.each(topic.partitions, partial(asked_partition, name)):
             asked[name, partition.index] = partition
-    if _follower(request) is not None and not broker.access.is_broker(request.connection):
+    if _follower(request) is not None and not access.is_broker(request.connection):
         # As Kafka's authorizer: each partition, and not the request.
-        broker.access.refused("a follower's Fetch", request.connection)
+        access.refused("a follower's Fetch", request.connection)
         refused = [PartitionRead(one, ErrorCode.topic_authorization_failed) for one in asked.values()]
-        return await _answer(broker, request, turn, None, refused, is_incremental=False)
-    session = _resumed(broker, request, asked, by_id=by_id)
+        return await _answer(topics, view, request, turn, None, refused, is_incremental=False)
+    session = _resumed(clock, fetch_sessions, request, asked, by_id=by_id)
     if isinstance(session, ErrorCode):
         return request.answer(error_code=session, session_id=NO_SESSION, responses=())
     partitions = FetchWithoutSession(tuple(asked.values())) if session is None else session
-    reads = await Fetching(broker, partitions, _limits(broker, request), turn, request.connection.reserve).reads()
+    reads = await Fetching(
+        clock, topics, partitions, _limits(settings, request), turn, request.connection.reserve
+    ).reads()
     has_unknown = any(read.error in UNKNOWN and _key(read) in asked for read in reads)
     is_incremental = session is not None
     if request.version >= SESSIONS_FROM_VERSION and body.session_epoch == FIRST_EPOCH and not has_unknown:
-        session = broker.fetch_sessions.begin(
-            asked, broker.clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
+        session = fetch_sessions.begin(
+            asked, clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
         )
-    answer = await _answer(broker, request, turn, session, reads, is_incremental=is_incremental)
+    answer = await _answer(topics, view, request, turn, session, reads, is_incremental=is_incremental)
     # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
     if (
         is_incremental
         and session is not None
-        and (has_unknown or not broker.fetch_sessions.keep(session, broker.clock.monotonic_ms()))
+        and (has_unknown or not fetch_sessions.keep(session, clock.monotonic_ms()))
     ):
-        broker.fetch_sessions.end(session.session_id)
+        fetch_sessions.end(session.session_id)
         answer = replace(answer, session_id=NO_SESSION)
     return answer
 
@@ -100,15 +101,15 @@ def _key(read: PartitionRead) -> Key:
     return read.asked.topic, read.asked.index
 
 
-def _limits(broker: Needs, request: Request) -> FetchLimits:
+def _limits(settings: Settings, request: Request) -> FetchLimits:
     body, follower = request.body, _follower(request)
     is_consumer = follower is None and request.version >= FOLLOWERS_FROM_VERSION
-    sends_to_followers = broker.settings.value("replica.selector.class") == RACK_AWARE_SELECTOR
+    sends_to_followers = settings.value("replica.selector.class") == RACK_AWARE_SELECTOR
     return FetchLimits(
         isolation_level=body.isolation_level,
         wait_ms=body.max_wait.total_seconds() * 1000,
         size_bytes_min=body.min_bytes,
-        size_bytes_max=min(body.max_bytes, broker.settings.number("fetch.max.bytes")),
+        size_bytes_max=min(body.max_bytes, settings.number("fetch.max.bytes")),
         reads_zstd=request.version >= ZSTD_FROM_VERSION,
         follower=follower,
         # As in Kafka, whatever rack it says: a follower serves all who have learned to ask one.
@@ -126,30 +127,31 @@ def _follower(request: Request) -> FollowerId | None:
 
 
 def _resumed(
-    broker: Needs, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
+    clock: Clock, fetch_sessions: FetchSessions, request: Request, asked: OrderedDict[Key, Any], *, by_id: bool
 ) -> FetchSession | ErrorCode | None:
     """The session that the request goes on with; None for one that names all that it wants, and may begin one."""
     body = request.body
     if request.version < SESSIONS_FROM_VERSION:
         return None
-    sessions = broker.fetch_sessions
+    sessions = fetch_sessions
     if body.session_epoch in (FINAL_EPOCH, FIRST_EPOCH):
         if body.session_id != NO_SESSION:
             sessions.end(body.session_id)
         return None
-    session = sessions.resume(body.session_id, body.session_epoch, broker.clock.monotonic_ms(), by_id=by_id)
+    session = sessions.resume(body.session_id, body.session_epoch, clock.monotonic_ms(), by_id=by_id)
     if isinstance(session, FetchSession):
         forgotten = [
             (topic.topic_id if by_id else topic.topic, index)
             for topic in body.forgotten_topics_data
             for index in topic.partitions
         ]
-        session.update(asked, forgotten, broker.clock.monotonic_ms())
+        session.update(asked, forgotten, clock.monotonic_ms())
     return session
 
 
 async def _answer(
-    broker: Needs,
+    topics: Topics,
+    view: ClusterView,
     request: Request,
     turn: Turn,
     session: FetchSession | None,
@@ -158,11 +160,11 @@ async def _answer(
     is_incremental: bool,
 ) -> Any:
     errors = MOVED if request.version >= LEADER_FROM_VERSION else ()
-    leaders = MovedLeaders(broker, request, errors)
-    topics: OrderedDict[TopicKey, list[Any]] = OrderedDict()
+    leaders = MovedLeaders(topics, view, request, errors)
+    answers: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
         if session is None or _is_news(session, read) or not is_incremental:
-            topics.setdefault(read.asked.topic, []).append(_partition(request, read, leaders))
+            answers.setdefault(read.asked.topic, []).append(_partition(request, read, leaders))
         if turn.is_over:
             await turn.rest()
     types = request.types
@@ -171,7 +173,7 @@ async def _answer(
         session_id=session.session_id if session is not None else NO_SESSION,
         responses=tuple(
             construct(types.FetchableTopicResponse, topic=topic, topic_id=topic, partitions=tuple(partitions))
-            for topic, partitions in topics.items()
+            for topic, partitions in answers.items()
         ),
         **leaders.endpoints(),
     )

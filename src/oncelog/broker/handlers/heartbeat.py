@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.request import Request
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.memberships import Memberships
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    memberships: Memberships
-
-
-def handle(broker: Needs, request: Request) -> Any:
+def handle(request: Request, memberships: Memberships) -> Any:
     body = request.body
-    error = broker.memberships.heartbeat(
+    error = memberships.heartbeat(
         body.group_id, body.member_id, getattr(body, "group_instance_id", None), body.generation_id
     )
     return request.answer(error_code=error)

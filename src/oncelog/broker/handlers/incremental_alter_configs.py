@@ -6,18 +6,14 @@ from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage import altering
-from oncelog.broker.storage.altering import Alter, Alteration, AlterOne, Outcome, alter_each, in_journal, step_by_step
+from oncelog.broker.storage.altering import Alter, Alteration, Alterations, Outcome, alter_each, step_by_step
 from oncelog.environment import Clock
 
 
-async def handle(broker: altering.Needs, request: Request) -> Any:
-    return await altered(broker.clock, request, in_journal(broker, validate_only=request.body.validate_only))
-
-
-async def altered(clock: Clock, request: Request, alter_one: AlterOne) -> Any:
+async def handle(request: Request, alterations: Alterations, clock: Clock) -> Any:
     turn = Turn(clock)
     resources = await turn.each(request.body.resources, _asked)
+    alter_one = alterations.alter_one(validate_only=request.body.validate_only)
     return await answer(request, turn, await alter_each(clock, resources, alter_one))
 
 

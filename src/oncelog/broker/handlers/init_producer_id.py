@@ -6,33 +6,22 @@ v3 lets a producer bump its own epoch (KIP-360); before v4 a fenced one is told 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Request
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.request import Request, milliseconds
 from oncelog.transactions import InitProducerIdAnswer
 from oncelog.transactions.versions import init_producer_id_error
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.topics import Topics
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    topics: Topics
-    transactions: Transactions
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, transactions: Transactions) -> Any:
     body = request.body
     if body.transactional_id is not None:
-        error = broker.transactions.error(body.transactional_id)
+        error = transactions.error(body.transactional_id)
         if error is not ErrorCode.none:
             return _answer(request, InitProducerIdAnswer(error))
-    answer = await broker.transactions.init_producer_id(
+    answer = await transactions.init_producer_id(
         body.transactional_id,
         milliseconds(body.transaction_timeout),
         getattr(body, "producer_id", -1),

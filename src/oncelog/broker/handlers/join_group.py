@@ -6,18 +6,14 @@ the answer, v8 a reason (KIP-800), v9 a leader that need not assign (KIP-814).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Request
-from oncelog.broker.storage import auto_creation
-from oncelog.broker.storage.auto_creation import create_internal
+from oncelog.broker.coordinators.memberships import Memberships
+from oncelog.broker.request import Request, milliseconds
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.groups import JoinAnswer, JoinRequest
 from oncelog.wire import construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.memberships import Memberships
 
 REBALANCE_TIMEOUT_VERSION = 1
 KNOWN_MEMBER_ID_VERSION = 4
@@ -25,15 +21,9 @@ NULLABLE_PROTOCOL_VERSION = 7
 SKIP_ASSIGNMENT_VERSION = 9
 
 
-class Needs(auto_creation.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    memberships: Memberships
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    await create_internal(broker, CONSUMER_OFFSETS)
-    return _answer(request, await broker.memberships.join(_join_request(request)))
+async def handle(request: Request, auto_creation: AutoTopicCreation, memberships: Memberships) -> Any:
+    await auto_creation.create_internal(CONSUMER_OFFSETS)
+    return _answer(request, await memberships.join(_join_request(request)))
 
 
 def _join_request(request: Request) -> JoinRequest:

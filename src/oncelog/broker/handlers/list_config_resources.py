@@ -5,33 +5,23 @@ Every topic is one, the broker, and each group that has settings. Nobody subscri
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.request import Request
 from oncelog.broker.storage.altering import ResourceType
+from oncelog.broker.storage.topics import Topics
 from oncelog.wire import ErrorCode, construct
 
-if TYPE_CHECKING:
-    from oncelog.broker.config.group_configuration import GroupConfigs
-    from oncelog.broker.storage.topics import Topics
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    group_configs: GroupConfigs
-    node_id: int
-    topics: Topics
-
-
-def handle(broker: Needs, request: Request) -> Any:
+def handle(request: Request, group_configs: GroupConfigs, node_id: int, topics: Topics) -> Any:
     asked = getattr(request.body, "resource_types", (ResourceType.CLIENT_METRICS,)) or tuple(ResourceType)
     if any(kind not in tuple(ResourceType) for kind in asked):
         return request.answer(error_code=ErrorCode.unsupported_version, config_resources=())
     names = {
-        ResourceType.TOPIC: [topic.name for topic in broker.topics],
-        ResourceType.BROKER: [str(broker.node_id)],
-        ResourceType.GROUP: list(broker.group_configs.names()),
+        ResourceType.TOPIC: [topic.name for topic in topics],
+        ResourceType.BROKER: [str(node_id)],
+        ResourceType.GROUP: list(group_configs.names()),
     }
     return request.answer(
         error_code=ErrorCode.none,

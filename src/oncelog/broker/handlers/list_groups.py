@@ -3,37 +3,27 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn, parts
+from oncelog.environment import Clock
 from oncelog.groups import ListedGroup
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.environment import Clock
-
 
 LOOKED_AT_AT_ONCE = 500
 """Groups, after which others are served."""
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, offsets: CommittedOffsets) -> Any:
     states, types = _names(request, "states_filter"), _names(request, "types_filter")
-    coordinator = broker.offsets.coordinator
-    turn = Turn(broker.clock)
+    coordinator = offsets.coordinator
+    turn = Turn(clock)
     groups: list[Any] = []
-    is_loading = broker.offsets.is_loading
+    is_loading = offsets.is_loading
     for part in parts(coordinator.members.names(), LOOKED_AT_AT_ONCE):
-        served = [name for name in part if broker.offsets.error(name) is ErrorCode.none] if is_loading else part
+        served = [name for name in part if offsets.error(name) is ErrorCode.none] if is_loading else part
         groups += await turn.each(coordinator.list_groups(served, states, types), partial(_group, request))
         if turn.is_over:
             await turn.rest()

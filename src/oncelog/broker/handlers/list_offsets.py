@@ -10,18 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+from oncelog.broker.leaders import epoch_problem
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.leader_epochs import epoch_problem
 from oncelog.broker.storage.partition import Partition
-from oncelog.environment import DiskError
+from oncelog.broker.storage.topics import Topics
+from oncelog.environment import Clock, DiskError
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -41,21 +38,14 @@ class Found(NamedTuple):
 NOT_FOUND = Found()
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn = Turn(broker.clock)
+async def handle(request: Request, clock: Clock, topics: Topics) -> Any:
+    turn = Turn(clock)
     asked, twice = await _once_each(request, turn)
-    topics = []
+    answers = []
     for name, wanted in asked.items():
-        partitions = await turn.each(tuple(wanted.values()), partial(_partition, broker, request, twice, name))
-        topics.append(request.types.ListOffsetsTopicResponse(name=name, partitions=partitions))
-    return request.answer(topics=tuple(topics))
+        partitions = await turn.each(tuple(wanted.values()), partial(_partition, topics, request, twice, name))
+        answers.append(request.types.ListOffsetsTopicResponse(name=name, partitions=partitions))
+    return request.answer(topics=tuple(answers))
 
 
 async def _once_each(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping[int, Any]], Set[tuple[str, int]]]:
@@ -73,12 +63,12 @@ async def _once_each(request: Request, turn: Turn) -> tuple[Mapping[str, Mapping
     return asked, twice
 
 
-def _partition(broker: Needs, request: Request, twice: Set[tuple[str, int]], topic: str, asked: Any) -> Any:
+def _partition(topics: Topics, request: Request, twice: Set[tuple[str, int]], topic: str, asked: Any) -> Any:
     if (topic, asked.partition_index) in twice:
         return _result(request, asked, ErrorCode.invalid_request)
     if (asked.timestamp < 0 and request.version < MIN_VERSION_OF.get(asked.timestamp, 0)) or asked.timestamp < -6:
         return _result(request, asked, ErrorCode.unsupported_version)
-    partition = broker.topics.partition(topic, asked.partition_index)
+    partition = topics.partition(topic, asked.partition_index)
     if partition is None:
         return _result(request, asked, ErrorCode.unknown_topic_or_partition)
     problem = epoch_problem(
@@ -91,7 +81,7 @@ def _partition(broker: Needs, request: Request, twice: Set[tuple[str, int]], top
     try:
         found = _find(partition, asked.timestamp, _limit_offset(partition, request.body))
     except DiskError as error:
-        broker.topics.failed(partition, error)
+        topics.failed(partition, error)
         return _result(request, asked, ErrorCode.kafka_storage_error)
     if request.body.replica_id == CONSUMER and _depends_on_high_watermark(partition, asked.timestamp, found):
         is_known = request.version >= LATEST_IS_UNKNOWN_FROM_VERSION

@@ -8,5 +8,5 @@ from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 
-def handle(_: object, request: Request) -> Any:
+def handle(request: Request) -> Any:
     return request.answer(error_code=ErrorCode.none, error_message=None, topics=())

@@ -3,42 +3,32 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn, parts
+from oncelog.environment import Clock
 from oncelog.transactions import TransactionMetadata, listing
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.environment import Clock
-
 
 LOOKED_AT_AT_ONCE = 2000
 """Transactional ids, after which others are served."""
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    transactions: Transactions
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, transactions: Transactions) -> Any:
     body = request.body
-    if broker.transactions.elections.is_loading:
+    if transactions.elections.is_loading:
         # As Kafka's TransactionStateManager: whoever asks wants them all.
         return request.answer(
             error_code=ErrorCode.coordinator_load_in_progress, unknown_state_filters=(), transaction_states=()
         )
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     states: list[Any] = []
-    for part in parts(tuple(broker.transactions.coordinator.transactions()), LOOKED_AT_AT_ONCE):
+    for part in parts(tuple(transactions.coordinator.transactions()), LOOKED_AT_AT_ONCE):
         listed = listing(
             part,
-            broker.clock.now_ms(),
+            clock.now_ms(),
             states=body.state_filters,
             producer_ids=body.producer_id_filters,
             longer_than_ms=getattr(body, "duration_filter", -1),

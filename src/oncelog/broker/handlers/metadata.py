@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage import auto_creation
-from oncelog.broker.storage.auto_creation import create_missing
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import Topic
+from oncelog.broker.storage.topics import Topic, Topics
+from oncelog.broker.view import ClusterView
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 from oncelog.wire.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from oncelog.broker.view import ClusterView
 
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
@@ -33,31 +30,33 @@ PARTITION_COUNTS_KEPT = 64
 LISTENER_NOT_FOUND_FROM_VERSION = 6
 
 
-class Needs(auto_creation.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    view: ClusterView
-    cluster_id: str
-    leader_epoch: int
-    node_id: int
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(
+    request: Request,
+    auto_creation: AutoTopicCreation,
+    clock: Clock,
+    cluster_id: str,
+    topics: Topics,
+    view: ClusterView,
+) -> Any:
     # As in Kafka, a topic that is named twice is answered once.
     asked = None if request.body.topics is None else tuple(dict.fromkeys(request.body.topics))
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     if asked is None or (request.version == 0 and not asked):
-        names = [topic.name for topic in broker.topics]
-        found = await turn.each(names, lambda name: _named_topic(request, broker, name))
-        return _answer(broker, request, tuple(topic for topic in found if topic is not None))
+        names = [topic.name for topic in topics]
+        found = await turn.each(names, lambda name: _named_topic(request, topics, view, name))
+        return _answer(cluster_id, view, request, tuple(topic for topic in found if topic is not None))
     if request.version < BY_ID_FROM_VERSION and any(_names_no_topic(topic) for topic in asked):
         refused = tuple(_no_topic(request, topic.name or "", None, ErrorCode.invalid_request) for topic in asked)
-        return _answer(broker, request, refused)
+        return _answer(cluster_id, view, request, refused)
     made: Mapping[str, ErrorCode] = {}
     if request.version < 4 or request.body.allow_auto_topic_creation:
-        made = await create_missing(broker, [topic.name for topic in asked if topic.name is not None])
-    return _answer(broker, request, await turn.each(asked, lambda topic: _asked_topic(broker, request, topic, made)))
+        made = await auto_creation.create_missing([topic.name for topic in asked if topic.name is not None])
+    return _answer(
+        cluster_id,
+        view,
+        request,
+        await turn.each(asked, lambda topic: _asked_topic(topics, view, request, topic, made)),
+    )
 
 
 def _names_no_topic(asked: Any) -> bool:
@@ -65,21 +64,27 @@ def _names_no_topic(asked: Any) -> bool:
     return asked.name is None or getattr(asked, "topic_id", None) is not None
 
 
-def _named_topic(request: Request, broker: Needs, name: str) -> Any:
-    topic = broker.topics.told(name)
-    return None if topic is None else _topic(request, broker, topic)
+def _named_topic(request: Request, topics: Topics, view: ClusterView, name: str) -> Any:
+    topic = topics.told(name)
+    return None if topic is None else _topic(request, view, topic)
 
 
-def _asked_topic(broker: Needs, request: Request, asked: Any, made: Mapping[str, ErrorCode]) -> Any:
+def _asked_topic(
+    topics: Topics,
+    view: ClusterView,
+    request: Request,
+    asked: Any,
+    made: Mapping[str, ErrorCode],
+) -> Any:
     topic_id = getattr(asked, "topic_id", None)
     if topic_id is not None:
-        known = broker.topics.still_named(topic_id)
-        if known is None or broker.topics.told(known.name) is not known:
+        known = topics.still_named(topic_id)
+        if known is None or topics.told(known.name) is not known:
             return _no_topic(request, None, topic_id, ErrorCode.unknown_topic_id)
-        return _topic(request, broker, known)
-    topic = broker.topics.told(asked.name or "")
+        return _topic(request, view, known)
+    topic = topics.told(asked.name or "")
     if topic is not None and made.get(topic.name) is not ErrorCode.unknown_topic_or_partition:
-        return _topic(request, broker, topic)
+        return _topic(request, view, topic)
     return _no_topic(request, asked.name or "", None, _why_not(asked.name or "", made))
 
 
@@ -102,7 +107,7 @@ def _no_topic(request: Request, name: str | None, topic_id: Any, error: ErrorCod
     )
 
 
-def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
+def _topic(request: Request, view: ClusterView, topic: Topic) -> Any:
     """In a cluster the name of a topic may be known before any of its partitions: then the client asks again."""
     types = request.types
     return construct(
@@ -112,27 +117,27 @@ def _topic(request: Request, broker: Needs, topic: Topic) -> Any:
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         topic_authorized_operations=_operations(request, "include_topic_authorized_operations", EVERY_TOPIC_OPERATION),
-        partitions=_led(request, broker, topic),
+        partitions=_led(request, view, topic),
     )
 
 
-def _led(request: Request, broker: Needs, topic: Topic) -> Any:
-    if topic.offline or broker.view.has_others:
-        return tuple(_partition(request, broker, one) for one in topic.partitions)
-    return _partitions(request.types, broker.node_id, broker.leader_epoch, len(topic.partitions))
+def _led(request: Request, view: ClusterView, topic: Topic) -> Any:
+    if topic.offline or view.has_others or not topic.partitions:
+        return tuple(_partition(request, view, one) for one in topic.partitions)
+    # A broker that is alone leads every partition in the same leader epoch.
+    known = view.at(request.connection.listener).leadership(topic.partitions[0])
+    return _partitions(request.types, known.leader, known.leader_epoch, len(topic.partitions))
 
 
-def _partition(request: Request, broker: Needs, partition: Partition) -> Any:
+def _partition(request: Request, view: ClusterView, partition: Partition) -> Any:
     """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it.
 
     From v6 on one that is alive and has not the listener of whoever asks is told apart, as in Kafka's ZkMetadataCache.
     """
-    known = broker.view.at(request.connection.listener).leadership(partition)
+    known = view.at(request.connection.listener).leadership(partition)
     error = ErrorCode.none
     if known.leader == NO_LEADER:
-        is_hidden = request.version >= LISTENER_NOT_FOUND_FROM_VERSION and broker.view.is_alive(
-            partition.leadership.leader
-        )
+        is_hidden = request.version >= LISTENER_NOT_FOUND_FROM_VERSION and view.is_alive(partition.leadership.leader)
         error = ErrorCode.listener_not_found if is_hidden else ErrorCode.leader_not_available
     return construct(
         request.types.MetadataResponsePartition,
@@ -172,7 +177,7 @@ def _operations(request: Request, wanted: str, every: int) -> int:
     return every if getattr(request.body, wanted, False) else UNKNOWN_OPERATIONS
 
 
-def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
+def _answer(cluster_id: str, view: ClusterView, request: Request, topics: tuple[Any, ...]) -> Any:
     return request.answer(
         brokers=tuple(
             construct(
@@ -182,10 +187,10 @@ def _answer(broker: Needs, request: Request, topics: tuple[Any, ...]) -> Any:
                 port=node.port,
                 rack=node.rack,
             )
-            for node in broker.view.at(request.connection.listener).brokers()
+            for node in view.at(request.connection.listener).brokers()
         ),
-        cluster_id=broker.cluster_id,
-        controller_id=broker.view.controller_id,
+        cluster_id=cluster_id,
+        controller_id=view.controller_id,
         cluster_authorized_operations=_operations(
             request, "include_cluster_authorized_operations", EVERY_CLUSTER_OPERATION
         ),

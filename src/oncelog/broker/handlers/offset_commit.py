@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.handlers.timeouts import milliseconds
-from oncelog.broker.request import Request
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.request import Request, milliseconds
 from oncelog.broker.slices import Turn, parts
-from oncelog.broker.storage import auto_creation
-from oncelog.broker.storage.auto_creation import create_internal
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic
+from oncelog.broker.storage.auto_creation import AutoTopicCreation
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic, Topics
+from oncelog.environment import Clock
 from oncelog.groups import CommitContext, OffsetToCommit
-from oncelog.groups.versions import offset_commit_error
+from oncelog.groups.offsets import offset_commit_error
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 Key = tuple[Any, int]
 """A partition as the request calls it: by the name of its topic, or by the id, and the index."""
@@ -32,43 +27,38 @@ COMMITTED_AT_ONCE = 2000
 """Offsets of one request. So many are one decision of the coordinator, and one batch."""
 
 
-class Needs(auto_creation.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    await create_internal(broker, CONSUMER_OFFSETS)
-    turn = Turn(broker.clock)
-    checked = await _check_each(broker, request, turn)
+async def handle(
+    request: Request, auto_creation: AutoTopicCreation, clock: Clock, offsets: CommittedOffsets, topics: Topics
+) -> Any:
+    await auto_creation.create_internal(CONSUMER_OFFSETS)
+    turn = Turn(clock)
+    checked = await _check_each(topics, request, turn)
     errors = {key: one for key, one in checked.items() if isinstance(one, ErrorCode)}
     wanted = {key: one for key, one in checked.items() if isinstance(one, OffsetToCommit)}
     for part in parts(wanted.items(), COMMITTED_AT_ONCE):
-        errors |= await _commit(broker, request, part)
+        errors |= await _commit(offsets, topics, request, part)
         if turn.is_over:
             await turn.rest()
-    return await _answer(broker, request, errors)
+    return await _answer(clock, request, errors)
 
 
-async def _check_each(broker: Needs, request: Request, turn: Turn) -> dict[Key, OffsetToCommit | ErrorCode]:
+async def _check_each(topics: Topics, request: Request, turn: Turn) -> dict[Key, OffsetToCommit | ErrorCode]:
     """What is to be committed, and the errors of what cannot be."""
     checked: dict[Key, OffsetToCommit | ErrorCode] = {}
     for topic in request.body.topics:
-        key, name = _topic(broker, request, topic)
+        key, name = _topic(topics, request, topic)
         for asked in topic.partitions:
-            checked[key, asked.partition_index] = _check(broker, name, asked)
+            checked[key, asked.partition_index] = _check(topics, name, asked)
             if turn.is_over:
                 await turn.rest()
     return checked
 
 
-def _check(broker: Needs, name: str | None, asked: Any) -> OffsetToCommit | ErrorCode:
+def _check(topics: Topics, name: str | None, asked: Any) -> OffsetToCommit | ErrorCode:
     if name is None:
         return ErrorCode.unknown_topic_id
-    found = broker.topics.named(name)
-    if found is None or not takes_offsets(broker.topics, found, asked.partition_index):
+    found = topics.named(name)
+    if found is None or not takes_offsets(topics, found, asked.partition_index):
         return ErrorCode.unknown_topic_or_partition
     return offset_to_commit(found, asked)
 
@@ -90,7 +80,7 @@ def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
 
 
 async def _commit(
-    broker: Needs, request: Request, part: Sequence[tuple[Key, OffsetToCommit]]
+    offsets: CommittedOffsets, topics: Topics, request: Request, part: Sequence[tuple[Key, OffsetToCommit]]
 ) -> Mapping[Key, ErrorCode]:
     """What became of each."""
     body = request.body
@@ -100,27 +90,27 @@ async def _commit(
     retention = getattr(body, "retention_time", None)
     retention_ms = -1 if retention is None else milliseconds(retention)
     # A topic may have been deleted meanwhile: what is committed for it now, the next of its name would find.
-    there = {key: offset for key, offset in part if _is_there(broker, offset)}
+    there = {key: offset for key, offset in part if _is_there(topics, offset)}
     gone = {key: ErrorCode.unknown_topic_or_partition for key, _ in part if key not in there}
-    answers = await broker.offsets.commit(body.group_id, member, tuple(there.values()), retention_ms)
+    answers = await offsets.commit(body.group_id, member, tuple(there.values()), retention_ms)
     return gone | {key: offset_commit_error(error, request.version) for key, error in zip(there, answers, strict=True)}
 
 
-def _is_there(broker: Needs, offset: OffsetToCommit) -> bool:
-    topic = broker.topics.still_named(offset.topic_id)
-    return topic is not None and takes_offsets(broker.topics, topic, offset.partition)
+def _is_there(topics: Topics, offset: OffsetToCommit) -> bool:
+    topic = topics.still_named(offset.topic_id)
+    return topic is not None and takes_offsets(topics, topic, offset.partition)
 
 
-def _topic(broker: Needs, request: Request, topic: Any) -> tuple[Any, str | None]:
+def _topic(topics: Topics, request: Request, topic: Any) -> tuple[Any, str | None]:
     """What the request calls the topic, and its name if there is one."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return topic.name, topic.name
-    found = broker.topics.still_named(topic.topic_id)
+    found = topics.still_named(topic.topic_id)
     return topic.topic_id, found.name if found is not None else None
 
 
-async def _answer(broker: Needs, request: Request, errors: Mapping[Key, ErrorCode]) -> Any:
-    turn = Turn(broker.clock)
+async def _answer(clock: Clock, request: Request, errors: Mapping[Key, ErrorCode]) -> Any:
+    turn = Turn(clock)
     by_id = request.version >= TOPIC_ID_FROM_VERSION
     topics = []
     for topic in request.body.topics:

@@ -4,46 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.topics import Topics
+from oncelog.environment import Clock
 from oncelog.groups import TopicPartition
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    known = list(_known(broker, request))
-    deletion = await broker.offsets.delete(request.body.group_id, known)
+async def handle(request: Request, clock: Clock, offsets: CommittedOffsets, topics: Topics) -> Any:
+    known = list(_known(topics, request))
+    deletion = await offsets.delete(request.body.group_id, known)
     if deletion.error is not ErrorCode.none:
         return request.answer(error_code=deletion.error, topics=())
     errors = dict(zip(known, deletion.errors, strict=True))
-    turn = Turn(broker.clock)
-    topics = []
+    turn = Turn(clock)
+    answers = []
     for asked in request.body.topics:
         partitions = await turn.each(asked.partitions, partial(_result, request, asked.name, errors))
-        topics.append(request.types.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
-    return request.answer(error_code=ErrorCode.none, topics=tuple(topics))
+        answers.append(request.types.OffsetDeleteResponseTopic(name=asked.name, partitions=partitions))
+    return request.answer(error_code=ErrorCode.none, topics=tuple(answers))
 
 
-def _known(broker: Needs, request: Request) -> Iterable[TopicPartition]:
+def _known(topics: Topics, request: Request) -> Iterable[TopicPartition]:
     """Those of the partitions asked for that are there, each once."""
     known: dict[TopicPartition, None] = {}
     for asked in request.body.topics:
-        topic = broker.topics.named(asked.name)
+        topic = topics.named(asked.name)
         if topic is not None:
             indexes = {item.partition_index for item in asked.partitions}
             known |= dict.fromkeys((asked.name, index) for index in indexes if topic.partition(index) is not None)

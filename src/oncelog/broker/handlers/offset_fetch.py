@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination.fields import compact_string
+from oncelog.environment import Clock
 from oncelog.groups import FetchedOffset, GroupOffsets, StoredOffset
 from oncelog.wire import EncodedItems, ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 BATCHED_FROM_VERSION = 8
 TOPIC_ID_FROM_VERSION = 10
@@ -30,27 +28,19 @@ _NO_ERROR = b"\0\0\0"
 _NO_METADATA = b"\1" + _NO_ERROR
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, offsets: CommittedOffsets, topics: Topics) -> Any:
     body = request.body
     require_stable = getattr(body, "require_stable", False)
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     if request.version < BATCHED_FROM_VERSION:
-        found = await _offsets(broker, body.group_id, require_stable)
+        found = await _offsets(offsets, body.group_id, require_stable)
         if isinstance(found, ErrorCode):
             return request.answer(topics=_not_coordinated(request, found), error_code=found)
-        topics = await _group(broker, request, found, body.topics, turn)
-        return request.answer(topics=topics, error_code=ErrorCode.none)
+        answers = await _group(topics, request, found, body.topics, turn)
+        return request.answer(topics=answers, error_code=ErrorCode.none)
     groups = []
     for group in body.groups:
-        groups.append(await _checked_group(broker, request, group, require_stable, turn))
+        groups.append(await _checked_group(offsets, topics, request, group, require_stable, turn))
         if turn.is_over:
             await turn.rest()
     return request.answer(groups=tuple(groups))
@@ -68,42 +58,44 @@ def _not_coordinated(request: Request, error: ErrorCode) -> tuple[Any, ...]:
     )
 
 
-async def _checked_group(broker: Needs, request: Request, group: Any, require_stable: bool, turn: Turn) -> Any:
-    error = broker.offsets.error(group.group_id)
+async def _checked_group(
+    offsets: CommittedOffsets, topics: Topics, request: Request, group: Any, require_stable: bool, turn: Turn
+) -> Any:
+    error = offsets.error(group.group_id)
     if error is ErrorCode.none:
-        error = broker.offsets.coordinator.check_fetch(
+        error = offsets.coordinator.check_fetch(
             group.group_id, getattr(group, "member_id", None), getattr(group, "member_epoch", NO_EPOCH)
         )
-    found = error if error is not ErrorCode.none else await _offsets(broker, group.group_id, require_stable)
+    found = error if error is not ErrorCode.none else await _offsets(offsets, group.group_id, require_stable)
     answer = request.types.OffsetFetchResponseGroup
     if isinstance(found, ErrorCode):
         return answer(group_id=group.group_id, topics=(), error_code=found)
-    topics = await _group(broker, request, found, group.topics, turn)
-    return answer(group_id=group.group_id, topics=topics, error_code=ErrorCode.none)
+    answers = await _group(topics, request, found, group.topics, turn)
+    return answer(group_id=group.group_id, topics=answers, error_code=ErrorCode.none)
 
 
-async def _offsets(broker: Needs, group: str, require_stable: bool) -> GroupOffsets | ErrorCode:
-    error = broker.offsets.error(group)
-    return error if error is not ErrorCode.none else await broker.offsets.told(group, require_stable)
+async def _offsets(offsets: CommittedOffsets, group: str, require_stable: bool) -> GroupOffsets | ErrorCode:
+    error = offsets.error(group)
+    return error if error is not ErrorCode.none else await offsets.told(group, require_stable)
 
 
-async def _group(broker: Needs, request: Request, offsets: GroupOffsets, asked: Any, turn: Turn) -> tuple[Any, ...]:
+async def _group(topics: Topics, request: Request, offsets: GroupOffsets, asked: Any, turn: Turn) -> tuple[Any, ...]:
     """All of one moment, as in Kafka, which locks the group: what a transaction has committed is seen whole, or not yet."""
     if asked is None:
         by_topic: dict[str, list[FetchedOffset]] = {}
         for partition in sorted(offsets.committed):
             by_topic.setdefault(partition[0], []).append(offsets.fetched(partition))
-        answered = [(_key(broker, request, name), found) for name, found in by_topic.items()]
+        answered = [(_key(topics, request, name), found) for name, found in by_topic.items()]
         return tuple(_topic(request, key, found) for key, found in answered if key is not None)
     if len(asked) <= TOPICS_AT_ONCE:
-        return tuple(_asked_topic(broker, request, offsets, topic) for topic in asked)
+        return tuple(_asked_topic(topics, request, offsets, topic) for topic in asked)
     of_this_moment = offsets.copy()
-    return await turn.each(asked, lambda topic: _asked_topic(broker, request, of_this_moment, topic))
+    return await turn.each(asked, lambda topic: _asked_topic(topics, request, of_this_moment, topic))
 
 
-def _asked_topic(broker: Needs, request: Request, offsets: GroupOffsets, asked: Any) -> Any:
+def _asked_topic(topics: Topics, request: Request, offsets: GroupOffsets, asked: Any) -> Any:
     by_id = request.version >= TOPIC_ID_FROM_VERSION
-    known = broker.topics.still_named(asked.topic_id) if by_id else None
+    known = topics.still_named(asked.topic_id) if by_id else None
     key = asked.topic_id if by_id else asked.name
     name = asked.name if not by_id else known.name if known is not None else None
     indexes = asked.partition_indexes
@@ -125,11 +117,11 @@ def _encoded(index: int, stored: StoredOffset | None) -> bytes:
     return _HEAD.pack(index, committed.offset, committed.leader_epoch) + metadata
 
 
-def _key(broker: Needs, request: Request, name: str) -> Any:
+def _key(topics: Topics, request: Request, name: str) -> Any:
     """What the answer calls a topic; None for one that is gone, which has a name but no id."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return name
-    topic = broker.topics.named(name)
+    topic = topics.named(name)
     return topic.topic_id if topic is not None else None
 
 

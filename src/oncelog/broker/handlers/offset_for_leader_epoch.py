@@ -6,36 +6,27 @@ v3 says which replica asks, if one does. The leader alone knows, and tells every
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.leaders import epoch_problem
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.leader_epochs import epoch_problem
+from oncelog.broker.storage.topics import Topics
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode, construct
 
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    topics: Topics
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    turn = Turn(broker.clock)
-    topics = []
+async def handle(request: Request, clock: Clock, topics: Topics) -> Any:
+    turn = Turn(clock)
+    answers = []
     for asked in request.body.topics:
-        partitions = await turn.each(asked.partitions, partial(_partition, broker, request, asked.topic))
-        topics.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=partitions))
-    return request.answer(topics=tuple(topics))
+        partitions = await turn.each(asked.partitions, partial(_partition, topics, request, asked.topic))
+        answers.append(request.types.OffsetForLeaderTopicResult(topic=asked.topic, partitions=partitions))
+    return request.answer(topics=tuple(answers))
 
 
-def _partition(broker: Needs, request: Request, topic: str, asked: Any) -> Any:
-    partition = broker.topics.partition(topic, asked.partition)
+def _partition(topics: Topics, request: Request, topic: str, asked: Any) -> Any:
+    partition = topics.partition(topic, asked.partition)
     error = (
         ErrorCode.unknown_topic_or_partition
         if partition is None

@@ -12,31 +12,26 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from oncelog.broker.coordinators.session_guard import SessionGuard, TransactionalProducer
-from oncelog.broker.handlers.moved_leaders import MovedLeaders
+from oncelog.broker.coordinators.session_guard import TransactionalProducer
+from oncelog.broker.coordinators.verification import PartitionVerification
+from oncelog.broker.leaders import MovedLeaders
 from oncelog.broker.readiness import Readiness, StartProgress
 from oncelog.broker.request import Request, time_or_none
 from oncelog.broker.slices import NO_MEMORY, Turn, beside
+from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
-from oncelog.broker.storage.topics import Topic
+from oncelog.broker.storage.topics import Topic, Topics
+from oncelog.broker.view import ClusterView
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
-from oncelog.environment import RefusedError
+from oncelog.environment import Clock, RefusedError, Workers
 from oncelog.log import Appended, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, Codec, Effort, Form, Prepared, RecordsError, prepare
 from oncelog.transactions.versions import produce_adds_partitions, produce_error
 from oncelog.wire import ErrorCode, construct
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.broker.view import ClusterView
-    from oncelog.cluster.verification import TransactionVerification
-    from oncelog.environment import Clock, Workers
 
 ALL_IN_SYNC = -1
 """acks=all: the batch is with every replica that is in sync before the answer is given."""
@@ -54,20 +49,6 @@ Key = tuple[UUID | str, int]
 Results = dict[Key, Appended | Refused]
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    view: ClusterView
-    durability: Durability
-    progress: StartProgress
-    session_guard: SessionGuard
-    topics: Topics
-    transactions: Transactions
-    verification: TransactionVerification
-    workers: Workers
-
-
 class Checked(NamedTuple):
     """A batch that may be appended, and where. The topic's name is for the coordinator and for messages."""
 
@@ -78,20 +59,29 @@ class Checked(NamedTuple):
     header: BatchHeader
 
 
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(
+    request: Request,
+    clock: Clock,
+    durability: Durability,
+    progress: StartProgress,
+    topics: Topics,
+    verification: PartitionVerification,
+    view: ClusterView,
+    workers: Workers,
+) -> Any:
     body = request.body
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     if body.transactional_id is not None or request.client_id == ADMIN_CLIENT_ID:
-        await broker.progress.until(Readiness.COORDINATORS)
+        await progress.until(Readiness.COORDINATORS)
     if body.acks not in (-1, 0, 1):
         refused = Refused(ErrorCode.invalid_required_acks, f"acks is {body.acks}")
-        return await _answer(broker, request, turn, _every(request, refused))
+        return await _answer(topics, view, request, turn, _every(request, refused))
     results: Results = {}
     checked: dict[Key, Checked] = {}
     for topic_data in body.topic_data:
         name = topic_data.topic_id if request.version >= TOPIC_ID_FROM_VERSION else topic_data.name
         for data in topic_data.partition_data:
-            found = _check(broker, request, name, data) or await _check_beside(broker, request, name, data)
+            found = _check(topics, request, name, data) or await _check_beside(topics, workers, request, name, data)
             if isinstance(found, Refused):
                 results[name, data.index] = found
             else:
@@ -101,26 +91,26 @@ async def handle(broker: Needs, request: Request) -> Any:
     transactional = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
     problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
-        return await _answer(broker, request, turn, _every(request, problem))
+        return await _answer(topics, view, request, turn, _every(request, problem))
     replicating: dict[Key, Parked[ErrorCode]] = {}
     for part in _parts(checked):
         if transactional:
-            outside = await _refused_by_coordinator(broker, request, part)
+            outside = await _refused_by_coordinator(verification, request, part)
             if outside is None:
                 return None
             results |= outside
-        to_flush = _append_all(broker, request, part, results, replicating)
+        to_flush = _append_all(clock, topics, request, part, results, replicating)
         if to_flush:
-            if not await broker.durability.make_durable(to_flush):
-                results |= _gone_offline(broker, part)
+            if not await durability.make_durable(to_flush):
+                results |= _gone_offline(topics, part)
             # Others were served while the disk was waited for.
             turn.begin()
         if turn.is_over:
             await turn.rest()
     if replicating:
-        results |= await _replicated(broker, checked, replicating, body.timeout.total_seconds() * 1000)
+        results |= await _replicated(clock, checked, replicating, body.timeout.total_seconds() * 1000)
         turn.begin()
-    return await _answer(broker, request, turn, results)
+    return await _answer(topics, view, request, turn, results)
 
 
 def _parts(checked: dict[Key, Checked]) -> Iterator[Mapping[Key, Checked]]:
@@ -132,8 +122,8 @@ def _parts(checked: dict[Key, Checked]) -> Iterator[Mapping[Key, Checked]]:
         yield part
 
 
-def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) -> tuple[Topic, Partition] | Refused:
-    topic = broker.topics.with_id(name) if isinstance(name, UUID) else broker.topics.named(name or "")
+def _find(topics: Topics, request: Request, name: UUID | str | None, index: int) -> tuple[Topic, Partition] | Refused:
+    topic = topics.with_id(name) if isinstance(name, UUID) else topics.named(name or "")
     if topic is None and request.version >= TOPIC_ID_FROM_VERSION:
         return Refused(ErrorCode.unknown_topic_id, "no topic has this id")
     partition = topic.partition(index) if topic is not None else None
@@ -144,9 +134,9 @@ def _find(broker: Needs, request: Request, name: UUID | str | None, index: int) 
     return _full(partition) if partition.directory.is_full else (topic, partition)
 
 
-def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused | None:
+def _check(topics: Topics, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused | None:
     """All that can be said of one partition's records without changing anything; None if saying it takes long."""
-    found = _find(broker, request, name, data.index)
+    found = _find(topics, request, name, data.index)
     if isinstance(found, Refused):
         return found
     topic, partition = found
@@ -163,17 +153,19 @@ def _check(broker: Needs, request: Request, name: UUID | str | None, data: Any) 
     return None if prepared is None else _accept(request, topic, partition, prepared)
 
 
-async def _check_beside(broker: Needs, request: Request, name: UUID | str | None, data: Any) -> Checked | Refused:
+async def _check_beside(
+    topics: Topics, workers: Workers, request: Request, name: UUID | str | None, data: Any
+) -> Checked | Refused:
     """A small batch may take seconds and a hundred megabytes: one at a time, and not from those who are served meanwhile."""
-    found = _find(broker, request, name, data.index)
+    found = _find(topics, request, name, data.index)
     assert not isinstance(found, Refused), "it was checked just now"
     form = found[0].form
     prepared: Prepared | Refused | None = None
     for effort in (Effort.LARGE, Effort.ANY):
         work = partial(_prepare, data.records, form, effort)
-        prepared = prepared or await beside(broker.workers, work, is_long=effort is Effort.ANY)
+        prepared = prepared or await beside(workers, work, is_long=effort is Effort.ANY)
     assert prepared is not None, "nothing is more work than any"
-    found = _find(broker, request, name, data.index)
+    found = _find(topics, request, name, data.index)
     return found if isinstance(found, Refused) else _accept(request, *found, prepared)
 
 
@@ -210,11 +202,11 @@ def _transactional_problem(request: Request, batches: Collection[Checked]) -> Re
 
 
 async def _refused_by_coordinator(
-    broker: Needs, request: Request, checked: Mapping[Key, Checked]
+    verification: PartitionVerification, request: Request, checked: Mapping[Key, Checked]
 ) -> dict[Key, Refused] | None:
-    """Those of one producer's batches that are in no open transaction of it; None if they come late.
+    """The batches that are in no open transaction of their producer; None if the request comes late.
 
-    From v12 on they are added to one, and cannot be late: it has an epoch of its own.
+    From v12 on they are added to one.
     """
     batches = {key: batch for key, batch in checked.items() if batch.header.is_transactional}
     if not batches:
@@ -223,16 +215,10 @@ async def _refused_by_coordinator(
     partitions = [(batch.topic, batch.partition) for batch in batches.values()]
     header = next(iter(batches.values())).header
     producer = TransactionalProducer(transactional_id, header.producer_id, header.producer_epoch)
-    if broker.view.has_others:
-        adds = produce_adds_partitions(request.version)
-        ask = broker.verification.add if adds else broker.verification.verify
-        errors = await ask(producer, partitions)
-    elif produce_adds_partitions(request.version):
-        errors = dict.fromkeys(partitions, await broker.transactions.add_partitions(*producer, partitions, tv2=True))
-    elif not broker.session_guard.admits(request, producer, partitions):
+    adds = produce_adds_partitions(request.version)
+    errors = await verification.check(request, producer, partitions, partitions, adds=adds)
+    if errors is None:
         return None
-    else:
-        errors = broker.transactions.verify(*producer, partitions)
     refused: dict[Key, Refused] = {}
     for key, batch in batches.items():
         error = errors[batch.topic, batch.partition]
@@ -243,7 +229,8 @@ async def _refused_by_coordinator(
 
 
 def _append_all(
-    broker: Needs,
+    clock: Clock,
+    topics: Topics,
     request: Request,
     checked: Mapping[Key, Checked],
     results: Results,
@@ -258,7 +245,7 @@ def _append_all(
     for key, batch in checked.items():
         if key in results:
             continue
-        topic = broker.topics.with_id(batch.topic_id)
+        topic = topics.with_id(batch.topic_id)
         partition = topic.partition(batch.partition) if topic is not None else None
         if partition is None:
             results[key] = Refused(ErrorCode.unknown_topic_or_partition, f"topic {batch.topic} was deleted")
@@ -269,7 +256,7 @@ def _append_all(
         if partition.directory.is_full:
             results[key] = _full(partition)
             continue
-        if request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+        if request.body.acks == ALL_IN_SYNC:
             refused = partition.leading.refuses()
             if refused is not None:
                 results[key] = refused
@@ -282,18 +269,18 @@ def _append_all(
             verified=is_transactional,
             first_sequence_must_be_zero=first_must_be_zero and is_transactional,
         )
-        if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC and partition.leading is not None:
+        if isinstance(result, Appended) and request.body.acks == ALL_IN_SYNC:
             replicating[key] = partition.leading.committed(result.last_offset + 1)
-        if isinstance(result, Appended) and partition.log.durability.needs_flush(broker.clock.now_ms()):
+        if isinstance(result, Appended) and partition.log.durability.needs_flush(clock.now_ms()):
             to_flush.append(partition.log)
     return to_flush
 
 
 async def _replicated(
-    broker: Needs, checked: Mapping[Key, Checked], replicating: Mapping[Key, Parked[ErrorCode]], timeout_ms: float
+    clock: Clock, checked: Mapping[Key, Checked], replicating: Mapping[Key, Parked[ErrorCode]], timeout_ms: float
 ) -> Results:
     """Wait until every replica that is in sync has the batches; return those of which that is not certain, and why."""
-    deadline = Deadline(broker.clock, timeout_ms)
+    deadline = Deadline(clock, timeout_ms)
     uncertain: Results = {}
     try:
         for key, committed in replicating.items():
@@ -307,11 +294,11 @@ async def _replicated(
     return uncertain
 
 
-def _gone_offline(broker: Needs, batches: Mapping[Key, Checked]) -> Results:
+def _gone_offline(topics: Topics, batches: Mapping[Key, Checked]) -> Results:
     """Those whose log directory has failed while they were to be made durable: nobody knows what it has."""
     gone: Results = {}
     for key, batch in batches.items():
-        topic = broker.topics.with_id(batch.topic_id)
+        topic = topics.with_id(batch.topic_id)
         partition = topic.partition(batch.partition) if topic is not None else None
         if partition is not None and partition.is_offline:
             gone[key] = partition.refused(ErrorCode.kafka_storage_error)
@@ -331,7 +318,7 @@ def _every(request: Request, refused: Refused) -> Results:
     }
 
 
-async def _answer(broker: Needs, request: Request, turn: Turn, results: Results) -> Any:
+async def _answer(topics: Topics, view: ClusterView, request: Request, turn: Turn, results: Results) -> Any:
     if request.body.acks == 0:
         refused = next((result for result in results.values() if isinstance(result, Refused)), None)
         if refused is not None:
@@ -339,7 +326,7 @@ async def _answer(broker: Needs, request: Request, turn: Turn, results: Results)
             request.connection.close(refused.message)
         return None
     types = request.types
-    leaders = MovedLeaders(broker, request, MOVED if request.version >= LEADER_FROM_VERSION else ())
+    leaders = MovedLeaders(topics, view, request, MOVED if request.version >= LEADER_FROM_VERSION else ())
     named_by = "topic_id" if request.version >= TOPIC_ID_FROM_VERSION else "name"
     responses = []
     for topic in request.body.topic_data:

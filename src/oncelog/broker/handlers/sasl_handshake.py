@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.wire import ErrorCode
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-
-def handle(_: Needs, request: Request) -> Any:
+def handle(request: Request) -> Any:
     return request.answer(error_code=ErrorCode.illegal_sasl_state, mechanisms=())

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
+from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.request import Request
 from oncelog.groups import SyncAnswer, SyncRequest
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.memberships import Memberships
-
 PROTOCOL_VERSION = 5
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    memberships: Memberships
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, memberships: Memberships) -> Any:
     body = request.body
     if request.version >= PROTOCOL_VERSION and (body.protocol_type is None or body.protocol_name is None):
         return _answer(request, SyncAnswer(ErrorCode.inconsistent_group_protocol))
-    answer = await broker.memberships.sync(
+    answer = await memberships.sync(
         SyncRequest(
             group=body.group_id,
             member_id=body.member_id,

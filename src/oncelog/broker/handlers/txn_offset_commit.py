@@ -8,60 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.coordinators.session_guard import FixedPlace, SessionGuard, TransactionalProducer
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.session_guard import FixedPlace, TransactionalProducer
+from oncelog.broker.coordinators.verification import PartitionVerification
 from oncelog.broker.handlers.offset_commit import offset_to_commit, takes_offsets
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
+from oncelog.environment import Clock
 from oncelog.groups import CommitContext, OffsetToCommit
 from oncelog.transactions.versions import offset_commit_adds_partitions, transactional_offset_commit_error
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.broker.view import ClusterView
-    from oncelog.cluster.verification import TransactionVerification
-    from oncelog.environment import Clock
-
 Key = tuple[str, int]
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    offsets: CommittedOffsets
-    session_guard: SessionGuard
-    topics: Topics
-    transactions: Transactions
-    verification: TransactionVerification
-    view: ClusterView
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(
+    request: Request, clock: Clock, offsets: CommittedOffsets, topics: Topics, verification: PartitionVerification
+) -> Any:
     body = request.body
-    home = (CONSUMER_OFFSETS, broker.offsets.partition_for(body.group_id))
+    home = (CONSUMER_OFFSETS, offsets.partition_for(body.group_id))
     producer = TransactionalProducer(body.transactional_id, body.producer_id, body.producer_epoch)
     errors: dict[Key, ErrorCode] = {}
     # Kafka asks neither coordinator about partitions of which there is none.
-    if next(_found(broker, request), None) is not None:
-        error = await _problem(broker, request, producer, home)
+    if next(_found(topics, request), None) is not None:
+        error = await _problem(offsets, topics, verification, request, producer, home)
         if error is None:
             return None
-        errors = await _commit(broker, request, error)
-    return await _answer(broker, request, errors)
+        errors = await _commit(offsets, topics, request, error)
+    return await _answer(clock, request, errors)
 
 
-async def _commit(broker: Needs, request: Request, error: ErrorCode) -> dict[Key, ErrorCode]:
+async def _commit(
+    offsets: CommittedOffsets, topics: Topics, request: Request, error: ErrorCode
+) -> dict[Key, ErrorCode]:
     """What became of each partition that there is; all of them have this error, if it is one."""
-    body, wanted = request.body, list(_found(broker, request))
+    body, wanted = request.body, list(_found(topics, request))
     answers: Sequence[ErrorCode] = [error] * len(wanted)
     if error is ErrorCode.none:
-        answers = await broker.offsets.commit_in_transaction(
+        answers = await offsets.commit_in_transaction(
             body.group_id, _member(body), wanted, (body.producer_id, body.producer_epoch)
         )
     return {
@@ -70,40 +57,37 @@ async def _commit(broker: Needs, request: Request, error: ErrorCode) -> dict[Key
     }
 
 
-def _found(broker: Needs, request: Request) -> Iterator[OffsetToCommit]:
+def _found(topics: Topics, request: Request) -> Iterator[OffsetToCommit]:
     """What is asked for of the partitions that there are now."""
     for topic in request.body.topics:
-        found = broker.topics.named(topic.name)
+        found = topics.named(topic.name)
         if found is None:
             continue
         for asked in topic.partitions:
-            if takes_offsets(broker.topics, found, asked.partition_index):
+            if takes_offsets(topics, found, asked.partition_index):
                 yield offset_to_commit(found, asked)
 
 
-async def _problem(broker: Needs, request: Request, producer: TransactionalProducer, home: Key) -> ErrorCode | None:
+async def _problem(
+    offsets: CommittedOffsets,
+    topics: Topics,
+    verification: PartitionVerification,
+    request: Request,
+    producer: TransactionalProducer,
+    home: Key,
+) -> ErrorCode | None:
     """Why the group's partition is in no open transaction of the producer; None if the request comes late.
 
     No wait may come between this and the append.
     """
-    if broker.view.has_others:
-        # The group is coordinated here; the transaction may be so on another broker.
-        error = broker.offsets.error(request.body.group_id)
-        if error is not ErrorCode.none:
-            return error
-        adds = offset_commit_adds_partitions(request.version)
-        ask = broker.verification.add if adds else broker.verification.verify
-        return (await ask(producer, [home]))[home]
-    error = broker.transactions.error(producer.transactional_id)
+    error = offsets.error(request.body.group_id)
     if error is not ErrorCode.none:
         return error
-    if broker.topics.named(CONSUMER_OFFSETS) is None:
+    if topics.named(CONSUMER_OFFSETS) is None:
         return ErrorCode.not_coordinator
-    if offset_commit_adds_partitions(request.version):
-        return await broker.transactions.add_partitions(*producer, [home], tv2=True)
-    if not broker.session_guard.admits(request, producer, [FixedPlace.OFFSET_COMMIT]):
-        return None
-    return broker.transactions.verify(*producer, [home])[home]
+    adds = offset_commit_adds_partitions(request.version)
+    errors = await verification.check(request, producer, [home], [FixedPlace.OFFSET_COMMIT], adds=adds)
+    return None if errors is None else errors[home]
 
 
 def _member(body: Any) -> CommitContext:
@@ -112,8 +96,8 @@ def _member(body: Any) -> CommitContext:
     )
 
 
-async def _answer(broker: Needs, request: Request, errors: dict[Key, ErrorCode]) -> Any:
-    turn = Turn(broker.clock)
+async def _answer(clock: Clock, request: Request, errors: dict[Key, ErrorCode]) -> Any:
+    turn = Turn(clock)
     topics = []
     for topic in request.body.topics:
         partitions = await turn.each(topic.partitions, partial(_result, request, topic.name, errors))

@@ -7,48 +7,43 @@ alone. One wrong update refuses them all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, upgrade_type
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FinalizedFeatures, upgrade_type
 from oncelog.broker.request import Request
-from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.changes import Change, Changes
 from oncelog.broker.storage.journal import FeatureFinalized
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.broker.features import FinalizedFeatures
-    from oncelog.broker.storage.changes import Changes
 
+async def handle(request: Request, changes: Changes, features: FinalizedFeatures, transactions: Transactions) -> Any:
+    def carry_out(changed: dict[str, int]) -> None:
+        for name, level in changed.items():
+            features.finalize(name, level)
+        transactions.coordinator.transaction_version = features.transaction_version
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    changes: Changes
-    features: FinalizedFeatures
-
-
-async def handle(broker: Needs, request: Request) -> Any:
     def decide() -> Change[str | None]:
-        levels = dict(broker.features.levels)
+        levels = dict(features.levels)
         for update in request.body.feature_updates:
-            problem = _problem(broker, levels.get(update.feature, 0), update)
+            problem = _problem(features, levels.get(update.feature, 0), update)
             if problem is not None:
                 return Change.none(f"{update.feature or 'a feature without a name'}: {problem}; no feature was changed")
             levels[update.feature] = update.max_version_level
-        changed = {name: level for name, level in levels.items() if broker.features.levels.get(name) != level}
+        changed = {name: level for name, level in levels.items() if features.levels.get(name) != level}
         if getattr(request.body, "validate_only", False):
             return Change.none(None)
         return Change(
             [FeatureFinalized(name=name, level=level) for name, level in changed.items()],
-            lambda: _carry_out(broker, changed),
+            lambda: carry_out(changed),
         )
 
-    return _answer(request, await broker.changes.make(decide))
+    return _answer(request, await changes.make(decide))
 
 
-def _problem(broker: Needs, level: int, update: Any) -> str | None:
+def _problem(features: FinalizedFeatures, level: int, update: Any) -> str | None:
     wanted = update.max_version_level
-    highest = broker.features.highest.get(update.feature)
+    highest = features.highest.get(update.feature)
     if highest is None:
         return "there is no such feature"
     if not 0 <= wanted <= highest:
@@ -61,11 +56,6 @@ def _problem(broker: Needs, level: int, update: Any) -> str | None:
     if wanted > level and kind != UPGRADE:
         return f"level {wanted} is higher than {level}, which no downgrade makes it"
     return None
-
-
-def _carry_out(broker: Needs, changed: dict[str, int]) -> None:
-    for name, level in changed.items():
-        broker.features.finalize(name, level)
 
 
 def _answer(request: Request, refusal: str | None) -> Any:

@@ -12,43 +12,28 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from oncelog.broker.config.configuration import SettingSource, check_topic, parse_settings
+from oncelog.broker.config.configuration import Settings, SettingSource, check_topic, parse_settings
+from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.config.group_settings import GROUP_SETTINGS
 from oncelog.broker.config.java_numbers import whole_number
 from oncelog.broker.config.setting import INT, Setting, SettingError, items_of, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.changes import Change
+from oncelog.broker.storage.changes import Change, Changes
 from oncelog.broker.storage.journal import BrokerConfigured, GroupConfigured, MetadataRecord, TopicConfigured
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.config.group_configuration import GroupConfigs
-    from oncelog.broker.storage.changes import Changes
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
 
 Outcome = tuple[ErrorCode, str | None]
 DONE: Outcome = (ErrorCode.none, None)
 ALL_BROKERS = ""
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    changes: Changes
-    group_configs: GroupConfigs
-    node_id: int
-    settings: Settings
-    topics: Topics
 
 
 class ResourceType(IntEnum):
@@ -168,32 +153,6 @@ async def alter_each(clock: Clock, resources: Iterable[tuple[int, str, Alter]], 
     return outcomes
 
 
-def in_journal(broker: Needs, *, validate_only: bool) -> AlterOne:
-    """How a broker does it that is alone."""
-    return partial(_alter, broker, validate_only)
-
-
-def _alter(broker: Needs, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
-    def decide() -> Change[Outcome]:
-        try:
-            change = _decide(broker, kind, name, alter)
-        except AlterationRefusedError as refused:
-            return Change.none(refused.outcome)
-        return Change.none(DONE) if validate_only else change
-
-    return broker.changes.make(decide)
-
-
-def _decide(broker: Needs, kind: int, name: str, alter: Alter) -> Change[Outcome]:
-    if kind == ResourceType.TOPIC:
-        return _decide_topic(broker, name, alter)
-    if kind == ResourceType.BROKER:
-        return _decide_broker(broker, name, alter)
-    if kind == ResourceType.GROUP:
-        return _decide_group(broker, name, alter)
-    raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))
-
-
 def no_settings(kind: int) -> str:
     """Of what has none here. A number that is no resource's is said in Kafka's words."""
     match kind:
@@ -232,50 +191,12 @@ def _can_be(setting: Setting | None, text: str) -> bool:
         return False
 
 
-def _decide_topic(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    topic = broker.topics.named(name)
-    configs = topic_configs(broker.settings, name, None if topic is None else topic.configs, alter)
-    assert topic is not None, "one that is missing is refused"
-    topic_id = topic.topic_id
-
-    def carry_out() -> Outcome:
-        altered = broker.topics.with_id(topic_id)
-        if altered is None:
-            return ErrorCode.unknown_topic_or_partition, f"topic {name} was deleted"
-        logger.info("topic %s has its own settings %s", name, configs)
-        broker.topics.configure(altered, configs)
-        return DONE
-
-    records: list[MetadataRecord] = []
-    if configs != topic.configs:
-        records.append(TopicConfigured(topic_id=str(topic_id), configs=configs))
-    return Change(records, carry_out)
-
-
 def _missing(name: str) -> AlterationRefusedError:
     if not name:
         return AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     problem = name_problem(name)
     error = ErrorCode.unknown_topic_or_partition if problem is None else ErrorCode.invalid_topic_exception
     return AlterationRefusedError(error, problem or f"The topic '{name}' does not exist.")
-
-
-def _decide_broker(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    check_broker(broker.node_id, name)
-    source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-    current = {key: text_of(value) or "" for key, value in broker.settings.layer(source).items()}
-    configs = broker_configs(current, alter, of_all=not name)
-
-    def carry_out() -> Outcome:
-        logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
-        broker.settings.configure(source, configs)
-        broker.topics.settings_changed()
-        return DONE
-
-    records: list[MetadataRecord] = []
-    if configs != current:
-        records.append(BrokerConfigured(broker_id=name and str(broker.node_id), configs=configs))
-    return Change(records, carry_out)
 
 
 def broker_configs(
@@ -331,23 +252,99 @@ def broker_number(name: str) -> int | None:
     return number if -INT - 1 <= number <= INT else None
 
 
-def _decide_group(broker: Needs, name: str, alter: Alter) -> Change[Outcome]:
-    """There need be no such group yet, and its settings outlive it (KIP-848)."""
-    if not name:
-        raise AlterationRefusedError(ErrorCode.invalid_request, "Default group resources are not allowed.")
-    current = broker.group_configs.own(name)
-    configs = alter(current, GROUP_SETTINGS)
-    try:
-        broker.group_configs.check(configs)
-    except SettingError as error:
-        raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
+class Alterations(Protocol):
+    """Changes the settings of resources: a broker that is alone in its journal, a member of a cluster in ZooKeeper."""
 
-    def carry_out() -> Outcome:
-        logger.info("group %s has its own settings %s", name, configs)
-        broker.group_configs.configure(name, configs)
-        return DONE
+    def alter_one(self, *, validate_only: bool) -> AlterOne: ...
 
-    records: list[MetadataRecord] = []
-    if configs != current:
-        records.append(GroupConfigured(group=name, configs=configs))
-    return Change(records, carry_out)
+
+class OwnAlterations:
+    """The alterations of a broker that is alone."""
+
+    def __init__(
+        self, changes: Changes, group_configs: GroupConfigs, node_id: int, settings: Settings, topics: Topics
+    ) -> None:
+        self._changes = changes
+        self._group_configs = group_configs
+        self._node_id = node_id
+        self._settings = settings
+        self._topics = topics
+
+    def alter_one(self, *, validate_only: bool) -> AlterOne:
+        return partial(self._alter, validate_only)
+
+    def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
+        def decide() -> Change[Outcome]:
+            try:
+                change = self._decide(kind, name, alter)
+            except AlterationRefusedError as refused:
+                return Change.none(refused.outcome)
+            return Change.none(DONE) if validate_only else change
+
+        return self._changes.make(decide)
+
+    def _decide(self, kind: int, name: str, alter: Alter) -> Change[Outcome]:
+        if kind == ResourceType.TOPIC:
+            return self._decide_topic(name, alter)
+        if kind == ResourceType.BROKER:
+            return self._decide_broker(name, alter)
+        if kind == ResourceType.GROUP:
+            return self._decide_group(name, alter)
+        raise AlterationRefusedError(ErrorCode.invalid_request, no_settings(kind))
+
+    def _decide_topic(self, name: str, alter: Alter) -> Change[Outcome]:
+        topic = self._topics.named(name)
+        configs = topic_configs(self._settings, name, None if topic is None else topic.configs, alter)
+        assert topic is not None, "one that is missing is refused"
+        topic_id = topic.topic_id
+
+        def carry_out() -> Outcome:
+            altered = self._topics.with_id(topic_id)
+            if altered is None:
+                return ErrorCode.unknown_topic_or_partition, f"topic {name} was deleted"
+            logger.info("topic %s has its own settings %s", name, configs)
+            self._topics.configure(altered, configs)
+            return DONE
+
+        records: list[MetadataRecord] = []
+        if configs != topic.configs:
+            records.append(TopicConfigured(topic_id=str(topic_id), configs=configs))
+        return Change(records, carry_out)
+
+    def _decide_broker(self, name: str, alter: Alter) -> Change[Outcome]:
+        check_broker(self._node_id, name)
+        source = SettingSource.DYNAMIC_BROKER_CONFIG if name else SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+        current = {key: text_of(value) or "" for key, value in self._settings.layer(source).items()}
+        configs = broker_configs(current, alter, of_all=not name)
+
+        def carry_out() -> Outcome:
+            logger.info("%s has settings of its own %s", f"broker {name}" if name else "every broker", configs)
+            self._settings.configure(source, configs)
+            self._topics.settings_changed()
+            return DONE
+
+        records: list[MetadataRecord] = []
+        if configs != current:
+            records.append(BrokerConfigured(broker_id=name and str(self._node_id), configs=configs))
+        return Change(records, carry_out)
+
+    def _decide_group(self, name: str, alter: Alter) -> Change[Outcome]:
+        """There need be no such group yet, and its settings outlive it (KIP-848)."""
+        if not name:
+            raise AlterationRefusedError(ErrorCode.invalid_request, "Default group resources are not allowed.")
+        current = self._group_configs.own(name)
+        configs = alter(current, GROUP_SETTINGS)
+        try:
+            self._group_configs.check(configs)
+        except SettingError as error:
+            raise AlterationRefusedError(ErrorCode.invalid_config, str(error)) from error
+
+        def carry_out() -> Outcome:
+            logger.info("group %s has its own settings %s", name, configs)
+            self._group_configs.configure(name, configs)
+            return DONE
+
+        records: list[MetadataRecord] = []
+        if configs != current:
+            records.append(GroupConfigured(group=name, configs=configs))
+        return Change(records, carry_out)

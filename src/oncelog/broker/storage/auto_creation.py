@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topics
 from oncelog.coordination import Parked
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock
 
 PARTITIONS_MAX = 10_000
 """One request makes no more, as in Kafka's controller."""
@@ -28,75 +24,71 @@ _REPLICATION_FACTOR_SETTINGS = {
 }
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    settings: Settings
-    topics: Topics
-
-
-def create_internal(broker: Needs, name: str) -> Parked[ErrorCode]:
-    """Make the coordinator topic of this name if it is not there. Errors: those of `Topics.create`."""
-    return broker.topics.create(name, internal_partition_count(broker, name), _internal_configs(broker, name))
-
-
-def internal_partition_count(broker: Needs, name: str) -> int:
-    """How many partitions the topic has, or would get: what the settings say later does not change it, as in Kafka."""
-    topic = broker.topics.named(name)
-    return broker.settings.number(PARTITION_COUNT_SETTINGS[name]) if topic is None else len(topic.partitions)
-
-
 def replication_factor(settings: Settings, name: str) -> int:
     """How many replicas a topic gets that nobody gave a number of them."""
     return settings.number(_REPLICATION_FACTOR_SETTINGS.get(name, "default.replication.factor"))
 
 
-def _internal_configs(broker: Needs, name: str) -> dict[str, str]:
-    """What Kafka gives the coordinators' topics when it makes them."""
-    number = broker.settings.number
-    if name == CONSUMER_OFFSETS:
-        segment_bytes = number("offsets.topic.segment.bytes")
-        return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
-    return {
-        "cleanup.policy": "compact",
-        "compression.type": "uncompressed",
-        "min.insync.replicas": str(number("transaction.state.log.min.isr")),
-        "segment.bytes": str(number("transaction.state.log.segment.bytes")),
-        "unclean.leader.election.enable": "false",
-    }
+class AutoTopicCreation:
+    """Makes topics without a CreateTopics request, as Kafka's AutoTopicCreationManager does."""
 
+    def __init__(self, clock: Clock, settings: Settings, topics: Topics) -> None:
+        self._clock = clock
+        self._settings = settings
+        self._topics = topics
 
-async def create_missing(broker: Needs, names: Iterable[str]) -> Mapping[str, ErrorCode]:
-    """Make those of the topics that are missing and may be made: what became of each.
+    def create_internal(self, name: str) -> Parked[ErrorCode]:
+        """Make the coordinator topic of this name if it is not there. Errors: those of `Topics.create`."""
+        return self._topics.create(name, self.internal_partition_count(name), self._internal_configs(name))
 
-    The client asks again for what is too much at once. Errors: those of `Topics.create`, and unknown_topic_or_partition once for
-    a topic that was deleted, while another one is made.
-    """
-    topics_max = max(PARTITIONS_MAX // broker.settings.number("num.partitions"), 1)
-    turn = Turn(broker.clock)
-    under_way: dict[str, Parked[ErrorCode]] = {}
-    for name in names:
-        made = _create(broker, name)
-        if made is not None:
-            under_way[name] = made
-        if len(under_way) == topics_max:
-            break
-        if turn.is_over:
-            await turn.rest()
-    return {name: await made for name, made in under_way.items()}
+    def internal_partition_count(self, name: str) -> int:
+        """How many partitions the topic has, or would get: what the settings say later does not change it, as in Kafka."""
+        topic = self._topics.named(name)
+        return self._settings.number(PARTITION_COUNT_SETTINGS[name]) if topic is None else len(topic.partitions)
 
+    def _internal_configs(self, name: str) -> dict[str, str]:
+        """The settings that Kafka gives the coordinators' topics when it makes them."""
+        number = self._settings.number
+        if name == CONSUMER_OFFSETS:
+            segment_bytes = number("offsets.topic.segment.bytes")
+            return {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": str(segment_bytes)}
+        return {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(number("transaction.state.log.min.isr")),
+            "segment.bytes": str(number("transaction.state.log.segment.bytes")),
+            "unclean.leader.election.enable": "false",
+        }
 
-def _create(broker: Needs, name: str) -> Parked[ErrorCode] | None:
-    if broker.topics.named(name) is not None:
-        return None
-    if name in INTERNAL_TOPICS:
-        return create_internal(broker, name)
-    if not broker.settings.value("auto.create.topics.enable"):
-        return None
-    if name_problem(name) is not None or broker.topics.collision(name) is not None:
-        return None
-    is_news = broker.topics.tell_of_deletion(name)
-    made = broker.topics.create(name, broker.settings.number("num.partitions"), {})
-    # As by Kafka 4, who had the one before hears of its end before there is another one.
-    return Parked.ready(ErrorCode.unknown_topic_or_partition) if is_news else made
+    async def create_missing(self, names: Iterable[str]) -> Mapping[str, ErrorCode]:
+        """Make the topics that are missing and may be made; return the outcome of each.
+
+        The client asks again for what is too much at once. Errors: those of `Topics.create`, and unknown_topic_or_partition
+        once for a topic that was deleted, while another one is made.
+        """
+        topics_max = max(PARTITIONS_MAX // self._settings.number("num.partitions"), 1)
+        turn = Turn(self._clock)
+        under_way: dict[str, Parked[ErrorCode]] = {}
+        for name in names:
+            made = self._create(name)
+            if made is not None:
+                under_way[name] = made
+            if len(under_way) == topics_max:
+                break
+            if turn.is_over:
+                await turn.rest()
+        return {name: await made for name, made in under_way.items()}
+
+    def _create(self, name: str) -> Parked[ErrorCode] | None:
+        if self._topics.named(name) is not None:
+            return None
+        if name in INTERNAL_TOPICS:
+            return self.create_internal(name)
+        if not self._settings.value("auto.create.topics.enable"):
+            return None
+        if name_problem(name) is not None or self._topics.collision(name) is not None:
+            return None
+        was_deleted = self._topics.tell_of_deletion(name)
+        made = self._topics.create(name, self._settings.number("num.partitions"), {})
+        # As by Kafka 4, who had the one before hears of its end before there is another one.
+        return Parked.ready(ErrorCode.unknown_topic_or_partition) if was_deleted else made

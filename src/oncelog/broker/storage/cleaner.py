@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Iterator, Sequence
 from uuid import UUID
 
-from oncelog.broker.slices import beside
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.slices import Slices, beside
+from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked, Task, sleep, start
-from oncelog.environment import DiskError, DiskFullError, RefusedError, Syncable
+from oncelog.environment import Clock, Disk, DiskError, DiskFullError, RefusedError, Syncable, Workers
 from oncelog.log import DamagedLogError, PartitionLog
 from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.slices import Slices
-    from oncelog.broker.storage.checkpoints import Checkpoints
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.environment import Clock, Disk, Workers
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -36,30 +29,33 @@ MIB = 1024 * 1024
 LogKey = tuple[UUID, int]
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    checkpoints: Checkpoints
-    clock: Clock
-    durability: Durability
-
-    def survives(self, error: DiskError) -> bool: ...
-
-    settings: Settings
-    slices: Slices
-    topics: Topics
-    workers: Workers
-
-
 class LogCleaner:
     """Begins with the broker, unless log.cleaner.enable is false."""
 
-    def __init__(self, broker: Needs, disk: Disk) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        clock: Clock,
+        durability: Durability,
+        settings: Settings,
+        slices: Slices,
+        topics: Topics,
+        workers: Workers,
+        survives: Callable[[DiskError], bool],
+        disk: Disk,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._durability = durability
+        self._settings = settings
+        self._slices = slices
+        self._topics = topics
+        self._workers = workers
+        self._survives = survives
         self._disk = disk
         self._uncleanable: set[LogKey] = set()
         self._task: Task[None] | None = None
-        if broker.settings.value("log.cleaner.enable"):
+        if settings.value("log.cleaner.enable"):
             self._task = start(self._run())
 
     def stop(self) -> None:
@@ -68,12 +64,12 @@ class LogCleaner:
 
     async def _run(self) -> None:
         while True:
-            await sleep(self._broker.clock, max(self._broker.settings.number("log.cleaner.backoff.ms"), BACKOFF_MIN_MS))
+            await sleep(self._clock, max(self._settings.number("log.cleaner.backoff.ms"), BACKOFF_MIN_MS))
             try:
                 while await self._clean_all():
                     pass
             except DiskError as error:
-                if not self._broker.survives(error):
+                if not self._survives(error):
                     return
 
     async def _clean_all(self) -> bool:
@@ -82,12 +78,12 @@ class LogCleaner:
         What they have is made durable for all of them at once, for the logs of others share the write-ahead log with it.
         """
         found: dict[LogKey, float] = {}
-        await self._broker.slices.run(self._look_at_all(found))
+        await self._slices.run(self._look_at_all(found))
         if not found:
             return False
         ends = {key: log.log_end_offset for key in found if (log := self._log(key)) is not None}
-        await self._broker.durability.leave_to_themselves([log for key in ends if (log := self._log(key)) is not None])
-        await self._broker.checkpoints.write()
+        await self._durability.leave_to_themselves([log for key in ends if (log := self._log(key)) is not None])
+        await self._checkpoints.write()
         has_cleaned = False
         for key in sorted(ends, key=found.__getitem__, reverse=True):
             if await self._clean(key, ends[key]):
@@ -99,7 +95,7 @@ class LogCleaner:
         cleaning = self._begin(key, end_offset)
         if cleaning is None:
             return False
-        began_ms = self._broker.clock.monotonic_ms()
+        began_ms = self._clock.monotonic_ms()
         try:
             await self._carry_out(cleaning)
         except UncleanableError as error:
@@ -111,7 +107,7 @@ class LogCleaner:
         except (DiskFullError, RefusedError) as error:
             self._leave(key, error)
             return False
-        await self._broker.checkpoints.write()
+        await self._checkpoints.write()
         return self._report(key, cleaning, began_ms)
 
     def _look_at_all(self, found: dict[LogKey, float]) -> Iterator[None]:
@@ -119,14 +115,14 @@ class LogCleaner:
 
         Kafka seals a segment whose records have waited too long with the next append alone, whenever that is.
         """
-        now_ms = self._broker.clock.now_ms()
-        for partition in self._broker.topics.partitions():
+        now_ms = self._clock.now_ms()
+        for partition in self._topics.partitions():
             log = partition.log
             try:
                 log.compaction.roll_overdue(now_ms)
                 dirt = log.compaction.dirt(now_ms)
             except DiskError as error:
-                self._broker.topics.failed(partition, error)
+                self._topics.failed(partition, error)
                 continue
             key = (log.topic_id, log.partition)
             if dirt is not None and key not in self._uncleanable and log.compaction.is_worth_cleaning(dirt):
@@ -137,21 +133,19 @@ class LogCleaner:
         log = self._log(key)
         if log is None:
             return None
-        load_factor = self._broker.settings.value("log.cleaner.io.buffer.load.factor")
+        load_factor = self._settings.value("log.cleaner.io.buffer.load.factor")
         assert isinstance(load_factor, float), "it has a default"
         logger.info("%s: cleaning begins", log.name)
-        return log.compaction.begin(
-            self._broker.settings.number("log.cleaner.dedupe.buffer.size"), load_factor, end_offset
-        )
+        return log.compaction.begin(self._settings.number("log.cleaner.dedupe.buffer.size"), load_factor, end_offset)
 
     async def _carry_out(self, cleaning: Cleaning) -> None:
         """The log drops its cleaning when it is deleted or its segments change otherwise: then there are no more steps."""
-        clock = self._broker.clock
+        clock = self._clock
         began_ms = clock.monotonic_ms()
         for step in cleaning.steps():
             match step:
                 case CleaningWork(work):
-                    await beside(self._broker.workers, work, is_long=True)
+                    await beside(self._workers, work, is_long=True)
                     took_ms = clock.monotonic_ms() - began_ms
                     if took_ms > 0:
                         await sleep(clock, took_ms * REST)
@@ -167,7 +161,7 @@ class LogCleaner:
         def synced(error: DiskError | None) -> None:
             if error is None:
                 durable.release(True)
-            elif self._broker.survives(error):
+            elif self._survives(error):
                 durable.release(False)
 
         self._disk.sync(files, synced)
@@ -191,18 +185,18 @@ class LogCleaner:
     def _take_offline(self, key: LogKey, damage: DamagedLogError) -> None:
         """What cannot be read cannot be served either; the others go on."""
         topic_id, index = key
-        topic = self._broker.topics.with_id(topic_id)
+        topic = self._topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
         if partition is not None:
             partition.log.compaction.drop()
-            self._broker.topics.take_offline(partition, damage)
+            self._topics.take_offline(partition, damage)
 
     def _report(self, key: LogKey, cleaning: Cleaning, began_ms: float) -> bool:
         """Whether the log was cleaned to the end."""
         log = self._log(key)
         if log is None or cleaning.is_dropped:
             return False
-        took_s = (self._broker.clock.monotonic_ms() - began_ms) / 1000
+        took_s = (self._clock.monotonic_ms() - began_ms) / 1000
         logger.info(
             "%s: cleaned up to offset %s; of %.1f MiB, %.1f MiB are left, after %.1f s",
             log.name,
@@ -215,6 +209,6 @@ class LogCleaner:
 
     def _log(self, key: LogKey) -> PartitionLog | None:
         topic_id, index = key
-        topic = self._broker.topics.with_id(topic_id)
+        topic = self._topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
         return None if partition is None or partition.is_offline else partition.log

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from oncelog.coordination import Parked
 from oncelog.environment import Disk, DiskError
-from oncelog.records.checksum import crc32c
+from oncelog.records import crc32c
 
 FILE_NAME = "oncelog-metadata.jsonl"
 REMEDY = "the next start needs it, so put a copy back or make it again with `oncelog log repair`"

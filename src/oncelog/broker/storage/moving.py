@@ -6,25 +6,27 @@ A move is known by the directory of its future log alone: a start that finds one
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from oncelog.broker.storage.partition import ReplicaRole
+from oncelog.broker.storage.checkpoints import Checkpoints
+from oncelog.broker.storage.durability import Durability
+from oncelog.broker.storage.partition import Partition, ReplicaRole
+from oncelog.broker.storage.topics import Topic, Topics
 from oncelog.coordination import Parked, Task, sleep, start
-from oncelog.environment import DiskError, Syncable
-from oncelog.log import PARTITION_METADATA, FutureLog, PartitionLog, SyncPoint, delete_partition, read_topic_id
+from oncelog.environment import Clock, Disk, DiskError, Random, Syncable
+from oncelog.log import (
+    PARTITION_METADATA,
+    FutureLog,
+    LogDirectories,
+    PartitionLog,
+    SyncPoint,
+    delete_partition,
+    read_topic_id,
+)
 from oncelog.log.names import future_partition_of
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.checkpoints import Checkpoints
-    from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.partition import Partition
-    from oncelog.broker.storage.topics import Topic, Topics
-    from oncelog.environment import Clock, Disk, Random
-    from oncelog.log import LogDirectories
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -35,19 +37,6 @@ ATTEMPTS = 5
 PAUSE_MS = 100
 
 LogKey = tuple[UUID, int]
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    checkpoints: Checkpoints
-    clock: Clock
-    durability: Durability
-
-    def survives(self, error: DiskError) -> bool: ...
-
-    log_directories: LogDirectories
-    topics: Topics
 
 
 class MoveState(Enum):
@@ -102,8 +91,23 @@ class Move:
 class LogMoves:
     """At most one move of a log at a time. One that is SWITCHING cannot be taken back."""
 
-    def __init__(self, broker: Needs, disk: Disk, random: Random) -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        clock: Clock,
+        durability: Durability,
+        log_directories: LogDirectories,
+        topics: Topics,
+        survives: Callable[[DiskError], bool],
+        disk: Disk,
+        random: Random,
+    ) -> None:
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._durability = durability
+        self._log_directories = log_directories
+        self._topics = topics
+        self._survives = survives
         self._disk = disk
         self._random = random
         self._moves: dict[LogKey, Move] = {}
@@ -111,19 +115,19 @@ class LogMoves:
 
     def resume(self) -> None:
         """Begin the moves again that the last stop has interrupted, and remove what is left of others."""
-        for log_directory, path in self._broker.log_directories.futures():
+        for log_directory, path in self._log_directories.futures():
             partition = self._partition_of(path)
             self._disk.remove(path)
             if partition is None or not partition.is_readable:
                 continue
-            where = self._broker.log_directories.directory_of(partition.topic, partition.index)
+            where = self._log_directories.directory_of(partition.topic, partition.index)
             if where != log_directory and self.of((partition.log.topic_id, partition.index)) is None:
                 self.begin(partition, log_directory)
 
     def _partition_of(self, path: str) -> Partition | None:
         index = future_partition_of(path.rpartition("/")[2])
         with suppress(DiskError):
-            topic = self._broker.topics.with_id(read_topic_id(self._disk, f"{path}/{PARTITION_METADATA}"))
+            topic = self._topics.with_id(read_topic_id(self._disk, f"{path}/{PARTITION_METADATA}"))
             if topic is not None and index is not None:
                 return topic.partition(index)
         return None
@@ -152,7 +156,7 @@ class LogMoves:
 
     def _new_future(self, log: PartitionLog, log_directory: str) -> FutureLog:
         topic, _, _ = log.name.rpartition("-")
-        number = self._broker.log_directories.moves_of(topic, log.partition) + 1
+        number = self._log_directories.moves_of(topic, log.partition) + 1
         return FutureLog(self._disk, log, log_directory, self._random.uuid(), number)
 
     async def end(self, key: LogKey) -> None:
@@ -179,7 +183,7 @@ class LogMoves:
                 await self._carry_out(move)
             except DiskError as error:
                 if move.future.is_in_place:
-                    if not self._broker.survives(error):
+                    if not self._survives(error):
                         return
                     if move.state is not MoveState.OVER:
                         self._forget(move)
@@ -213,7 +217,7 @@ class LogMoves:
 
     async def _copy(self, move: Move) -> None:
         """One pass over the log."""
-        clock = self._broker.clock
+        clock = self._clock
         began_ms = clock.monotonic_ms()
         for step in move.future.steps():
             if step is not None:
@@ -235,18 +239,18 @@ class LogMoves:
         assert log is not None, "it was there when this step began"
         move.become(MoveState.SWITCHING)
         held, source = log, log.directory
-        await self._broker.durability.hold(held)
+        await self._durability.hold(held)
         try:
             synced = await self._take_over(move)
             if synced is not None:
-                await self._broker.checkpoints.write()
+                await self._checkpoints.write()
                 if self._log(move) is not None:
                     held.is_durable_in_copy(synced)
         except DiskError as error:
-            if not move.future.is_in_place or self._broker.survives(error):
-                self._broker.durability.let_go(held)
+            if not move.future.is_in_place or self._survives(error):
+                self._durability.let_go(held)
             raise
-        self._broker.durability.let_go(held)
+        self._durability.let_go(held)
         if synced is not None and self._log(move) is None:
             # Its disk failed just then: whichever directory the next start finds, the old one is not removed here.
             logger.error("%s is offline, and in %s too", move.name, source)
@@ -255,7 +259,7 @@ class LogMoves:
             await self._finish(move, source)
         else:
             move.become(MoveState.COPYING)
-            await sleep(self._broker.clock, PAUSE_MS)
+            await sleep(self._clock, PAUSE_MS)
 
     async def _take_over(self, move: Move) -> SyncPoint | None:
         """Up to where the log is durable in the copy, in which it goes on; None if it changed too much meanwhile."""
@@ -281,7 +285,7 @@ class LogMoves:
     def _moved(self, move: Move) -> None:
         partition = self._partition(move)
         assert partition is not None, "it is not deleted while a log of it changes its directory"
-        directories = self._broker.log_directories
+        directories = self._log_directories
         directories.moved((partition.topic, partition.index), move.log_directory)
         partition.directory = directories.holder(partition.topic, partition.index)
 
@@ -289,13 +293,13 @@ class LogMoves:
         """Remove what the log was before; nothing can bring it back when this is over."""
         topic, _, index = move.name.rpartition("-")
         delay_ms = self._file_delete_delay_ms(move)
-        delete_partition(self._disk, self._broker.clock, source, topic, int(index), self._random.uuid(), delay_ms)
-        await self._broker.checkpoints.write()
+        delete_partition(self._disk, self._clock, source, topic, int(index), self._random.uuid(), delay_ms)
+        await self._checkpoints.write()
         logger.info("%s is in %s", move.name, move.log_directory)
         self._forget(move)
 
     def _file_delete_delay_ms(self, move: Move) -> int:
-        topic = self._broker.topics.with_id(move.key[0])
+        topic = self._topics.with_id(move.key[0])
         assert topic is not None, "it is not deleted while a log of it changes its directory"
         return int(str(topic.values["file.delete.delay.ms"]))
 
@@ -326,7 +330,7 @@ class LogMoves:
     def _partition(self, move: Move) -> Partition | None:
         """By the id of its topic: another one may have its name by now."""
         topic_id, index = move.key
-        topic = self._broker.topics.with_id(topic_id)
+        topic = self._topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
         return None if partition is None or partition.role is ReplicaRole.NONE else partition
 

@@ -94,11 +94,11 @@ class LogOpening:
     """Opens logs. A log that is damaged does not open, and its partition is offline."""
 
     __slots__ = (
+        "_are_replicas",
         "_clock",
         "_compacted",
         "_directories",
         "_disk",
-        "_is_replica",
         "_leader_epoch",
         "_leader_epoch_max",
         "_survives",
@@ -116,9 +116,9 @@ class LogOpening:
         left: LeftByLastStop,
         survives: Callable[[DiskError], bool],
         *,
-        is_replica: bool = False,
+        are_replicas: bool = False,
     ) -> None:
-        """`is_replica`: the logs may follow those of other brokers, and `leader_epoch` is none of theirs. `compacted` are topics
+        """`are_replicas`: the logs may follow those of other brokers, and `leader_epoch` is none of theirs. `compacted` are topics
         that were compacted once: their logs have gaps, whatever their settings say now.
 
         `survives` is told of a disk that fails, and says whether the broker goes on without the directory it is about.
@@ -129,9 +129,9 @@ class LogOpening:
         self._leader_epoch = leader_epoch
         self._compacted = compacted
         self._survives = survives
-        self._is_replica = is_replica
+        self._are_replicas = are_replicas
         # Under which epochs others led, nobody can tell here.
-        self._leader_epoch_max = EPOCH_MAX if is_replica else leader_epoch - 1
+        self._leader_epoch_max = EPOCH_MAX if are_replicas else leader_epoch - 1
         self._written: list[LoadedLog] | None = []
         self.left = left
 
@@ -181,7 +181,7 @@ class LogOpening:
         gaps_below = 0
         if may_have_gaps:
             gaps_below = LONG_MAX if left.gaps_below is None else left.gaps_below.get((topic.topic_id, index), 0)
-        high_watermark = max(left.high_watermarks.get(key, 0), log_start_offset) if self._is_replica else None
+        high_watermark = max(left.high_watermarks.get(key, 0), log_start_offset) if self._are_replicas else None
         return _KnownOfLog(
             recovery_point, log_start_offset, cleaned_offset, durable_end, gaps_below, digest, high_watermark
         )
@@ -208,7 +208,7 @@ class LogOpening:
                 durable_end=known.durable_end,
                 gaps_below=known.gaps_below,
                 high_watermark=known.high_watermark,
-                is_replica=self._is_replica,
+                is_replica=self._are_replicas,
                 leader_epoch_max=self._leader_epoch_max,
                 written=self._written,
             )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.broker.slices import Slices
+from oncelog.broker.storage.leading import Leading, NotLeading, SoleReplica
 from oncelog.broker.view import UNKNOWN
 from oncelog.coordination import Parked
 from oncelog.environment import DiskError
@@ -30,54 +31,6 @@ class UnopenedLog(NamedTuple):
     durable_end: int
     gaps_below: int
     damage: str | None
-
-
-class FollowerId(NamedTuple):
-    """Who fetches as a replica. `epoch` is its broker epoch; -1 where it does not say."""
-
-    node_id: int
-    epoch: int = -1
-
-
-class Leading(Protocol):
-    """What a leader knows of its followers, and what follows for its log."""
-
-    def grown(self) -> None:
-        """The log has more than before: see whether the high watermark moves."""
-        ...
-
-    def problem(self, follower: FollowerId) -> ErrorCode | None:
-        """Why somebody who fetches as a replica gets nothing: not_leader_or_follower for one that has none."""
-        ...
-
-    def fetched(self, follower: FollowerId, fetch_offset: int, log_start_offset: int) -> None:
-        """A follower has everything below the offset that it asks for."""
-        ...
-
-    def refuses(self) -> Refused | None:
-        """NOT_ENOUGH_REPLICAS while fewer are in sync than acks=all asks for."""
-        ...
-
-    @property
-    def epoch_start_offset(self) -> int:
-        """Where the log ended when this broker began to lead it under its leader epoch."""
-        ...
-
-    @property
-    def low_watermark(self) -> int:
-        """The smallest durable log start offset of the replicas that are alive: what is before it, none of them has again."""
-        ...
-
-    def preferred_replica(self, rack: str, fetch_offset: int) -> int | None:
-        """The follower that a consumer in this rack is to read from (KIP-392); None if it stays here."""
-        ...
-
-    def committed(self, offset: int) -> Parked[ErrorCode]:
-        """Released when everything below the offset is below the high watermark.
-
-        With an error when that is not certain any more: not_leader_or_follower, not_enough_replicas_after_append.
-        """
-        ...
 
 
 class MarkerGuard:
@@ -126,8 +79,7 @@ class Waking(Enum):
 
 
 class Partition:
-    """Alone a broker has the one replica: what is appended is below the high watermark as soon as it is as durable as
-    flush.messages asks.
+    """`leading` knows which replicas are in sync, and so how far the high watermark may move.
 
     One with a `damage`, or in a log directory that is offline, is offline: nobody reads or writes it. It has no `log` if a
     start found the damage, and neither `log` nor `directory` where the broker has no replica. `failed` is told of a disk that
@@ -168,7 +120,7 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.leadership = UNKNOWN
         self.role = ReplicaRole.NONE
-        self.leading: Leading | None = None
+        self.leading: Leading = NotLeading(self)
         self._guards: list[MarkerGuard] = []
         self._failed = failed
         self._wakes = wakes
@@ -181,6 +133,8 @@ class Partition:
         """Have a replica from now on."""
         assert self.role is ReplicaRole.NONE, f"{self} has a replica here"
         self.role = role
+        if role is ReplicaRole.LEADER:
+            self.leading = SoleReplica(self)
         self.directory = directory
         if isinstance(log, UnopenedLog):
             self.unopened, self.damage = log, log.damage
@@ -210,7 +164,7 @@ class Partition:
     ) -> Appended | Refused:
         if self.problem is not None:
             return self.refused(self.problem)
-        if origin is Origin.COORDINATOR and self.leading is not None:
+        if origin is Origin.COORDINATOR:
             # Coordinators write with acks=all, as Kafka's do: what nobody can acknowledge is not begun.
             refused = self.leading.refuses()
             if refused is not None:
@@ -233,7 +187,7 @@ class Partition:
     def resign(self) -> None:
         """Lead no more: from now on markers are copied from another leader, and nobody looks at each."""
         self.role = ReplicaRole.FOLLOWER
-        self.leading = None
+        self.leading = NotLeading(self)
         self.log.follow()
         for guard in self._guards:
             guard.error = ErrorCode.not_leader_or_follower
@@ -305,12 +259,12 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """Of a partition that is led here: what is before it is gone for good."""
-        return self.log.durable_start_offset if self.leading is None else self.leading.low_watermark
+        return self.leading.low_watermark
 
     @property
     def is_behind_its_epoch(self) -> bool:
         """Whether the high watermark of a new leader is not yet where its leader epoch begins: it may have been higher before."""
-        return self.leading is not None and self.leading.epoch_start_offset > self.log.high_watermark
+        return self.leading.epoch_start_offset > self.log.high_watermark
 
     def limit_offset(self, isolation_level: int) -> int:
         """The offset below which a reader of this isolation level may read."""
@@ -359,10 +313,7 @@ class Partition:
         return Refused(problem, f"{self} is led by another broker, or by none")
 
     def _grown(self) -> None:
-        if self.leading is None:
-            self.log.advance_high_watermark(self.log.durability.acknowledged_offset)
-        else:
-            self.leading.grown()
+        self.leading.grown()
         if self._watchers:
             self.wake()
 

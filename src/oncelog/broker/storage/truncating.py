@@ -8,45 +8,34 @@ takes back what it has of it, then the checkpoints are written, and only then ar
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
+from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
-from oncelog.coordination import Parked
 from oncelog.log import PartitionLog
 
 
-class _Checkpoints(Protocol):
-    def write(self) -> Parked[None]: ...
-
-
-class Needs(Protocol):
-    @property
-    def durability(self) -> Durability: ...
-
-    @property
-    def checkpoints(self) -> _Checkpoints: ...
-
-
-async def truncate_logs(needs: Needs, offsets: Mapping[PartitionLog, int]) -> None:
+async def truncate_logs(durability: Durability, checkpoints: Checkpoints, offsets: Mapping[PartitionLog, int]) -> None:
     """Cut each log off at its offset; one that begins later becomes an empty log that begins there.
 
     Nobody may append to the logs meanwhile. Raises DiskError.
     """
     kept = {log: offset for log, offset in offsets.items() if log.log_start_offset <= offset}
     ends = {log: log.files.begin_truncation(offset) for log, offset in kept.items() if offset < log.log_end_offset}
-    await needs.durability.take_back(ends)
+    await durability.take_back(ends)
     if ends:
-        await needs.checkpoints.write()
+        await checkpoints.write()
     for log, offset in kept.items():
-        await needs.durability.hold(log)
+        await durability.hold(log)
         try:
             log.truncate_to(offset)
         finally:
-            needs.durability.let_go(log)
-    await begin_logs_again(needs, {log: offset for log, offset in offsets.items() if log not in kept})
+            durability.let_go(log)
+    await begin_logs_again(durability, checkpoints, {log: offset for log, offset in offsets.items() if log not in kept})
 
 
-async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) -> None:
+async def begin_logs_again(
+    durability: Durability, checkpoints: Checkpoints, offsets: Mapping[PartitionLog, int]
+) -> None:
     """Make each log an empty one that begins at its offset (Kafka's truncateFullyAndStartAt).
 
     Nobody may append to the logs meanwhile. Raises DiskError.
@@ -54,18 +43,18 @@ async def begin_logs_again(needs: Needs, offsets: Mapping[PartitionLog, int]) ->
     if not offsets:
         return
     begins = {log: min(offset, log.segments[0].base_offset) for log, offset in offsets.items()}
-    await needs.durability.take_back({log: log.files.begin_truncation(begin) for log, begin in begins.items()})
+    await durability.take_back({log: log.files.begin_truncation(begin) for log, begin in begins.items()})
     # A checkpoint is several files: that nothing is durable has to be said before another beginning is.
-    await needs.checkpoints.write()
+    await checkpoints.write()
     held: list[PartitionLog] = []
     try:
         for log, offset in offsets.items():
-            await needs.durability.hold(log)
+            await durability.hold(log)
             held.append(log)
             log.begin_again_at(offset)
-        await needs.checkpoints.write()
+        await checkpoints.write()
         for log in offsets:
             log.files.delete_old()
     finally:
         for log in held:
-            needs.durability.let_go(log)
+            durability.let_go(log)

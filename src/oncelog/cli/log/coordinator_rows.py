@@ -7,7 +7,7 @@ from uuid import UUID
 
 from oncelog import groups, transactions
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from oncelog.cli.log.segment_rows import Decoder, Row
+from oncelog.cli.log.rows import Decoder, Row
 from oncelog.groups import GroupMetadataRecord, OffsetRecord, StoredMember
 from oncelog.groups.consumer.records import (
     CurrentAssignmentRecord,

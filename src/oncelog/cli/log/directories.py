@@ -10,7 +10,7 @@ from uuid import UUID
 from oncelog.broker.identity import is_of_member
 from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.log.journal_reading import JournalContent, read_journal_content
+from oncelog.cli.log.stored import JournalContent, read_journal_content
 from oncelog.environment import DirectoryInUseError, Disk, DiskError
 from oncelog.log import LONG_MAX, PARTITION_METADATA, LogDigest, OwnCheckpoint, read_own_checkpoint, read_topic_id
 from oncelog.log.checkpoints import (
@@ -23,7 +23,7 @@ from oncelog.log.checkpoints import (
     read_partition_offsets,
 )
 from oncelog.log.data_directory import CLEAN_SHUTDOWN, LOCK
-from oncelog.log.inspection.partition import KnownOfPartition
+from oncelog.log.inspection.findings import KnownOfPartition
 from oncelog.log.names import LOG, SNAPSHOT, moves_in, offset_of, partition_directory, partition_of
 
 PartitionKey = tuple[str, int]

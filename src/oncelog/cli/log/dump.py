@@ -13,10 +13,22 @@ import typer
 
 from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.cli.exits import CommandError, ExitStatus
-from oncelog.cli.log import directory_rows, segment_rows
 from oncelog.cli.log.coordinator_rows import decoder_of
 from oncelog.cli.log.files import disk_to_read
-from oncelog.cli.log.segment_rows import Row
+from oncelog.cli.log.rows import (
+    Row,
+    checkpoint_rows,
+    epoch_rows,
+    identity_rows,
+    journal_rows,
+    offset_index_rows,
+    segment_rows,
+    snapshot_rows,
+    time_index_rows,
+    topic_rows,
+    transaction_index_rows,
+    write_ahead_rows,
+)
 from oncelog.cli.options import filled_path
 from oncelog.environment import Disk, DiskError
 from oncelog.log import PARTITION_METADATA
@@ -42,20 +54,20 @@ from oncelog.log.write_ahead import PREFIX
 Rows = Callable[[Disk, str], Iterator[Row]]
 
 BY_SUFFIX: dict[str, Rows] = {
-    OFFSET_INDEX: segment_rows.offset_index_rows,
-    TIME_INDEX: segment_rows.time_index_rows,
-    TRANSACTION_INDEX: segment_rows.transaction_index_rows,
-    SNAPSHOT: segment_rows.snapshot_rows,
+    OFFSET_INDEX: offset_index_rows,
+    TIME_INDEX: time_index_rows,
+    TRANSACTION_INDEX: transaction_index_rows,
+    SNAPSHOT: snapshot_rows,
 }
 BY_NAME: dict[str, Rows] = {
-    LEADER_EPOCHS: segment_rows.epoch_rows,
-    PARTITION_METADATA: directory_rows.topic_rows,
-    META_PROPERTIES: directory_rows.identity_rows,
-    RECOVERY_POINTS: directory_rows.checkpoint_rows,
-    LOG_START_OFFSETS: directory_rows.checkpoint_rows,
-    HIGH_WATERMARKS: directory_rows.checkpoint_rows,
-    CLEANED_OFFSETS: directory_rows.checkpoint_rows,
-    JOURNAL: directory_rows.journal_rows,
+    LEADER_EPOCHS: epoch_rows,
+    PARTITION_METADATA: topic_rows,
+    META_PROPERTIES: identity_rows,
+    RECOVERY_POINTS: checkpoint_rows,
+    LOG_START_OFFSETS: checkpoint_rows,
+    HIGH_WATERMARKS: checkpoint_rows,
+    CLEANED_OFFSETS: checkpoint_rows,
+    JOURNAL: journal_rows,
 }
 
 
@@ -91,12 +103,12 @@ def rows_of(path: str, *, with_records: bool) -> Rows | None:
     if name in BY_NAME:
         return BY_NAME[name]
     if name.startswith(PREFIX):
-        return directory_rows.write_ahead_rows
+        return write_ahead_rows
     suffix = name[OFFSET_DIGITS:]
     if suffix == LOG:
         partition = partition_of(directory.rpartition("/")[2])
         decoder = None if partition is None else decoder_of(partition[0])
-        return partial(segment_rows.segment_rows, with_records=with_records, decoder=decoder)
+        return partial(segment_rows, with_records=with_records, decoder=decoder)
     return BY_SUFFIX.get(suffix)
 
 

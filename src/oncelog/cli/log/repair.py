@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -17,10 +16,10 @@ from oncelog.cli.log.files import FileToRead, machine_disk
 from oncelog.cli.log.repairing import NodePlan, plan_node, repair_node
 from oncelog.cli.log.verification import NodeFindings, verify_node
 from oncelog.cli.log.verify import summary, target_of, text_of
-from oncelog.cli.options import filled_path
+from oncelog.cli.options import Yes, confirm, filled_path
 from oncelog.environment import DiskError
+from oncelog.log.inspection.planning import Loss
 from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
-from oncelog.log.inspection.rebuilding import Loss
 from oncelog.server.clock import RealRandom
 
 
@@ -28,7 +27,7 @@ def repair(
     paths: Annotated[
         list[Path], typer.Argument(parser=filled_path, metavar="DIR…", help="The log directories of one node.")
     ],
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Make files right that verify found damaged: first it says which records are lost with that, and asks.
 
@@ -49,7 +48,7 @@ def repair(
             plan = plan_node(reading.with_patches(found.write_ahead.patches), found, random.uuid)
             for line in lines_of_plan(plan):
                 print(line)
-            _ask(yes=yes)
+            confirm("Do it?", yes=yes)
             try:
                 kept = repair_node(disk, plan, random.uuid)
             except DiskError as error:
@@ -57,15 +56,6 @@ def repair(
             for path in kept:
                 print(f"what was changed or removed is kept in {path}")
             _verify_again(reading, target.directories)
-
-
-def _ask(*, yes: bool) -> None:
-    if yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandError("nothing was changed: do it with --yes", ExitStatus.USAGE)
-    if not typer.confirm("Do it?"):
-        raise CommandError("nothing was changed", ExitStatus.DIFFERENT)
 
 
 def _verify_again(disk: ReadOnlyDisk, directories: list[str]) -> None:

@@ -29,17 +29,17 @@ from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
+    OWN_CHECKPOINT,
     RECOVERY_POINTS,
     NodeIdentity,
     read_identity,
     write_identity,
     write_partition_offsets,
 )
-from oncelog.log.inspection.aside import Aside
-from oncelog.log.inspection.rebuilding import PartitionPlan, plan_partition, repair_partition
+from oncelog.log.inspection.planning import PartitionPlan, plan_partition
+from oncelog.log.inspection.rebuilding import Aside, repair_partition
 from oncelog.log.names import LOG, SNAPSHOT, offset_name, offset_of
-from oncelog.log.own_checkpoint import OWN_CHECKPOINT
-from oncelog.log.producer_snapshot import encode_snapshot
+from oncelog.log.producer_snapshots import encode_snapshot
 from oncelog.transactions import DECIDED, ONGOING
 
 PRODUCER_ID_BLOCK = 1000

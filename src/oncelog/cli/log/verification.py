@@ -17,7 +17,7 @@ from oncelog.cli.log.directories import (
     read_node,
     topic_id_of,
 )
-from oncelog.cli.log.write_ahead_reading import WriteAheadContent, read_write_ahead
+from oncelog.cli.log.stored import WriteAheadContent, read_write_ahead
 from oncelog.environment import DiskError
 from oncelog.log import PARTITION_METADATA, read_topic_id, uuid_text
 from oncelog.log.checkpoints import (
@@ -25,16 +25,16 @@ from oncelog.log.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     META_PROPERTIES,
+    OWN_CHECKPOINT,
     RECOVERY_POINTS,
     read_cleaned_offsets,
     read_identity,
+    read_own_checkpoint,
 )
-from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
-from oncelog.log.inspection.lines import lines_of
-from oncelog.log.inspection.partition import KnownOfPartition, PartitionFacts, Progress, inspect_partition
-from oncelog.log.inspection.read_only_disk import ReadOnlyDisk
+from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition, Report, Severity
+from oncelog.log.inspection.partition import PartitionFacts, Progress, inspect_partition
+from oncelog.log.inspection.read_only_disk import ReadOnlyDisk, lines_of
 from oncelog.log.names import DELETED_DIRECTORY, future_partition_of, partition_directory
-from oncelog.log.own_checkpoint import OWN_CHECKPOINT, read_own_checkpoint
 from oncelog.log.write_ahead import files_in
 
 PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")

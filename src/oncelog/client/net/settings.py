@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from oncelog.client.values import Address
-from oncelog.coordination.backoff import pause_range_ms
+from oncelog.coordination.deadline import pause_range_ms
 from oncelog.security.values import PLAINTEXT, Security
 
 

@@ -13,7 +13,7 @@ from oncelog.client.net.metadata import no_such_partition, refresh
 from oncelog.client.net.rights import TOPIC_REQUEST, refused
 from oncelog.client.values import Node, TopicPartition
 from oncelog.records import Record
-from oncelog.records.partitioning import crc32_partition, murmur2_partition
+from oncelog.records.record import crc32_partition, murmur2_partition
 from oncelog.wire import ErrorCode
 
 

@@ -18,9 +18,8 @@ from oncelog.client.security.names import (
 )
 from oncelog.security.jaas import OPTION as JAAS
 from oncelog.security.jaas import LoginModule, parse_jaas
-from oncelog.security.kinds import Scram, StoreKind
 from oncelog.security.tls_options import boolean, one_of, read_tls, words
-from oncelog.security.values import Login, PlainLogin, ScramLogin, Secret, Security, Store, TokenLogin
+from oncelog.security.values import Login, PlainLogin, Scram, ScramLogin, Secret, Security, Store, StoreKind, TokenLogin
 
 PLAIN = "PLAIN"
 OAUTHBEARER = "OAUTHBEARER"

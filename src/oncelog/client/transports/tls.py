@@ -14,9 +14,8 @@ from oncelog.client.errors import AuthenticationFailed, ClientError, ConnectionL
 from oncelog.client.transports.files import inlined
 from oncelog.client.values import Address
 from oncelog.security.der import end_of_certificate
-from oncelog.security.kinds import TlsVersion, Verification
 from oncelog.security.stores import identity_pem, trusted_pem
-from oncelog.security.values import Certificate, Security, Store, Tls
+from oncelog.security.values import Certificate, Security, Store, Tls, TlsVersion, Verification
 
 VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
 

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from oncelog.cluster.controller.actions import SetPartitionState
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.reassignment import complete_if_in_sync
-from oncelog.cluster.controller.request_batch import RequestBatch
-from oncelog.cluster.controller.steps import SetPartitionState, Steps, read_states, send_all, write_all
+from oncelog.cluster.controller.requests import RequestBatch
 from oncelog.cluster.controller.values import (
     UNKNOWN_BROKER_EPOCH,
     LeaderAndIsr,
@@ -49,9 +49,9 @@ def broker_epoch_problem(context: ControllerContext, broker_id: int, broker_epoc
     return None if broker is not None and broker.epoch == broker_epoch else ErrorCode.stale_broker_epoch
 
 
-def alter_partitions(
+async def alter_partitions(
     context: ControllerContext, broker_id: int, wanted: Mapping[TopicPartition, WantedIsr], version: int
-) -> Steps[IsrResults]:
+) -> IsrResults:
     """The state that each partition has now, or why it was refused. `complete_reassignments` comes after the answer."""
     results: IsrResults = {}
     updates: list[SetPartitionState] = []
@@ -61,7 +61,7 @@ def alter_partitions(
             updates.append(checked)
         else:
             results[partition] = checked
-    outcomes = yield from write_all(updates)
+    outcomes = await context.actions.write_all(updates)
     for update, outcome in zip(updates, outcomes, strict=True):
         partition = update.partition
         if isinstance(outcome, ZooKeeperError):
@@ -72,20 +72,20 @@ def alter_partitions(
             state = update.state.written(outcome)
             results[partition] = context.leaders[partition] = state
             logger.info("in sync with %s: %s, before: %s", show(partition), listed(state.isr), listed(before))
-    yield from _read_again(context, updates, results)
+    await _read_again(context, updates, results)
     batch = RequestBatch(context)
     batch.add_update_metadata(context.brokers, wanted)
-    yield from send_all(batch.take())
+    batch.send()
     return results
 
 
-def _read_again(context: ControllerContext, updates: list[SetPartitionState], results: IsrResults) -> Steps[None]:
+async def _read_again(context: ControllerContext, updates: list[SetPartitionState], results: IsrResults) -> None:
     """Of what has another version: what is known of it is of no use to whoever asks again.
 
     It may also be what was asked for, written just before the connection to ZooKeeper broke, and written again behind that.
     """
     refused = [update for update in updates if results[update.partition] is ErrorCode.invalid_update_version]
-    read = yield from read_states(update.partition for update in refused)
+    read = await context.actions.read_states(update.partition for update in refused)
     context.leaders |= read
     for update in refused:
         state = read.get(update.partition)
@@ -93,22 +93,22 @@ def _read_again(context: ControllerContext, updates: list[SetPartitionState], re
             results[update.partition] = state
 
 
-def complete_reassignments(context: ControllerContext, results: IsrResults) -> Steps[None]:
+async def complete_reassignments(context: ControllerContext, results: IsrResults) -> None:
     for partition, result in results.items():
         if isinstance(result, LeaderAndIsr):
-            yield from complete_if_in_sync(context, partition)
+            await complete_if_in_sync(context, partition)
 
 
-def change_isrs(context: ControllerContext, partitions: Collection[TopicPartition]) -> Steps[None]:
+async def change_isrs(context: ControllerContext, partitions: Collection[TopicPartition]) -> None:
     """Leaders of brokers before Kafka 2.7 have written these states themselves, and say so in `/isr_change_notification`."""
     if not partitions:
         return
-    context.leaders |= yield from read_states(partitions)
+    context.leaders |= await context.actions.read_states(partitions)
     batch = RequestBatch(context)
     batch.add_update_metadata(context.brokers, partitions)
-    yield from send_all(batch.take())
+    batch.send()
     for partition in partitions:
-        yield from complete_if_in_sync(context, partition)
+        await complete_if_in_sync(context, partition)
 
 
 def _check(

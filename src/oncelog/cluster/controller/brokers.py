@@ -6,18 +6,18 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 
 from oncelog.cluster.controller.context import ControllerContext
-from oncelog.cluster.controller.deletion import fail_deletion, resume_for
 from oncelog.cluster.controller.elections import ElectionStrategy
 from oncelog.cluster.controller.partitions import bring_online, change_partitions
 from oncelog.cluster.controller.reassignment import resume_towards
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.request_batch import RequestBatch
-from oncelog.cluster.controller.states import PartitionState, ReplicaState
-from oncelog.cluster.controller.steps import Steps, await_answers, send_all
+from oncelog.cluster.controller.requests import RequestBatch
+from oncelog.cluster.controller.topics import fail_deletion, resume_for
 from oncelog.cluster.controller.values import (
     LeaderAndIsr,
+    PartitionState,
     RegisteredBroker,
     Replica,
+    ReplicaState,
     TopicPartition,
     listed,
     show,
@@ -33,7 +33,7 @@ From when a replica follows no more until its leader knows that it is not in syn
 """
 
 
-def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> Steps[None]:
+async def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> None:
     """`/brokers/ids` has others than before. A broker with another epoch was away in between, even if nobody saw it."""
     new = registered.keys() - context.brokers.keys()
     dead = context.brokers.keys() - registered.keys()
@@ -44,18 +44,18 @@ def change_brokers(context: ControllerContext, registered: Mapping[int, Register
     }
     if new:
         context.brokers |= {broker_id: registered[broker_id] for broker_id in new}
-        yield from _started(context, sorted(new))
+        await _started(context, sorted(new))
     if bounced:
         _forget(context, bounced)
-        yield from _failed(context, sorted(bounced))
+        await _failed(context, sorted(bounced))
         context.brokers |= {broker_id: registered[broker_id] for broker_id in bounced}
-        yield from _started(context, sorted(bounced))
+        await _started(context, sorted(bounced))
     if dead:
         _forget(context, dead)
-        yield from _failed(context, sorted(dead))
+        await _failed(context, sorted(dead))
 
 
-def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> Steps[None]:
+async def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> None:
     """The znode of a broker has changed, for it listens elsewhere, or supports other features."""
     before = context.brokers.get(broker.broker_id)
     if before is None or (before.endpoints, before.features) == (broker.endpoints, broker.features):
@@ -64,14 +64,14 @@ def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> Steps
         # It has started again, and is to be told everything: `change_brokers` sees to that, unless it knows the epoch.
         return
     context.brokers[broker.broker_id] = broker
-    yield from tell(context, context.brokers, ())
+    tell(context, context.brokers, ())
 
 
-def tell(context: ControllerContext, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> Steps[None]:
+def tell(context: ControllerContext, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
     """UpdateMetadata with these partitions, and all brokers."""
     batch = RequestBatch(context)
     batch.add_update_metadata(broker_ids, partitions)
-    yield from send_all(batch.take())
+    batch.send()
 
 
 def _forget(context: ControllerContext, broker_ids: Collection[int]) -> None:
@@ -79,44 +79,44 @@ def _forget(context: ControllerContext, broker_ids: Collection[int]) -> None:
         del context.brokers[broker_id]
 
 
-def _started(context: ControllerContext, broker_ids: list[int]) -> Steps[None]:
+async def _started(context: ControllerContext, broker_ids: list[int]) -> None:
     logger.info("brokers have started: %s", listed(broker_ids))
     for broker_id in broker_ids:
         context.offline_directories.pop(broker_id, None)
-    yield from tell(context, context.brokers.keys() - set(broker_ids), ())
-    yield from tell(context, broker_ids, context.with_leaders())
+    tell(context, context.brokers.keys() - set(broker_ids), ())
+    tell(context, broker_ids, context.with_leaders())
     # Before anything else a broker hears of all it hosts: what is not in that request it deletes the checkpoints of.
     hosted = context.replicas_on(broker_ids)
-    yield from change_replicas(context, hosted, ReplicaState.ONLINE)
-    yield from bring_online(context)
-    yield from resume_towards(context, broker_ids)
-    yield from resume_for(context, {replica.topic for replica in hosted})
+    await change_replicas(context, hosted, ReplicaState.ONLINE)
+    await bring_online(context)
+    await resume_towards(context, broker_ids)
+    await resume_for(context, {replica.topic for replica in hosted})
 
 
-def _failed(context: ControllerContext, broker_ids: list[int]) -> Steps[None]:
+async def _failed(context: ControllerContext, broker_ids: list[int]) -> None:
     logger.info("brokers are gone: %s", listed(broker_ids))
     for broker_id in broker_ids:
         context.offline_directories.pop(broker_id, None)
         context.shutting_down.discard(broker_id)
-    yield from take_offline(context, context.replicas_on(broker_ids))
+    await take_offline(context, context.replicas_on(broker_ids))
 
 
-def take_offline(context: ControllerContext, replicas: Collection[Replica]) -> Steps[None]:
+async def take_offline(context: ControllerContext, replicas: Collection[Replica]) -> None:
     """These replicas are offline. Leaders are elected first, then the replicas leave the in-sync ones."""
     deleted = [replica for replica in replicas if replica.topic in context.to_be_deleted]
     others = [replica for replica in replicas if replica.topic not in context.to_be_deleted]
-    yield from change_partitions(context, context.with_offline_leader(), PartitionState.OFFLINE)
-    elections = yield from bring_online(context)
-    yield from change_replicas(context, others, ReplicaState.OFFLINE)
-    yield from fail_deletion(context, deleted)
+    await change_partitions(context, context.with_offline_leader(), PartitionState.OFFLINE)
+    elections = await bring_online(context)
+    await change_replicas(context, others, ReplicaState.OFFLINE)
+    await fail_deletion(context, deleted)
     if not others and not any(isinstance(result, LeaderAndIsr) for result in elections.values()):
         # Nobody was told anything yet, not even which brokers there are.
-        yield from tell(context, context.brokers, ())
+        tell(context, context.brokers, ())
 
 
-def shut_down(
+async def shut_down(
     context: ControllerContext, broker_id: int, broker_epoch: int
-) -> Steps[tuple[ErrorCode, list[TopicPartition]]]:
+) -> tuple[ErrorCode, list[TopicPartition]]:
     """ControlledShutdown: give the leaders of a broker to others. Returned is what it still leads."""
     broker = context.brokers.get(broker_id)
     if broker is None:
@@ -134,32 +134,32 @@ def shut_down(
     ]
     led = [partition for partition in shared if context.leaders[partition].leader == broker_id]
     followed = [partition for partition in shared if context.leaders[partition].leader != broker_id]
-    yield from change_partitions(context, led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
+    await change_partitions(context, led, PartitionState.ONLINE, ElectionStrategy.CONTROLLED_SHUTDOWN)
     for begin in range(0, len(followed), STOPPED_AT_ONCE_MAX):
-        yield from await_answers()
-        yield from _stop_following(context, broker_id, followed[begin : begin + STOPPED_AT_ONCE_MAX])
+        await context.actions.await_answers()
+        await _stop_following(context, broker_id, followed[begin : begin + STOPPED_AT_ONCE_MAX])
     # When it is gone, whoever comes to another broker is to find that it leads.
-    yield from await_answers()
+    await context.actions.await_answers()
     return ErrorCode.none, context.led_by(broker_id)
 
 
-def _stop_following(context: ControllerContext, broker_id: int, partitions: list[TopicPartition]) -> Steps[None]:
+async def _stop_following(context: ControllerContext, broker_id: int, partitions: list[TopicPartition]) -> None:
     batch = RequestBatch(context)
     for partition in partitions:
         batch.add_stop_replica(broker_id, partition, delete=False)
-    yield from send_all(batch.take())
+    batch.send()
     replicas = [Replica(partition, broker_id) for partition in partitions]
-    yield from change_replicas(context, replicas, ReplicaState.OFFLINE)
+    await change_replicas(context, replicas, ReplicaState.OFFLINE)
 
 
-def ask_for_failed_directories(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
+async def ask_for_failed_directories(context: ControllerContext, broker_ids: Collection[int]) -> None:
     """These brokers say that a log directory has failed. LeaderAndIsr asks them which replicas that concerns (KIP-112)."""
-    yield from change_replicas(context, context.replicas_on(broker_ids), ReplicaState.ONLINE)
+    await change_replicas(context, context.replicas_on(broker_ids), ReplicaState.ONLINE)
 
 
-def answered_leader_and_isr(
+async def answered_leader_and_isr(
     context: ControllerContext, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
-) -> Steps[None]:
+) -> None:
     """KAFKA_STORAGE_ERROR says that a replica is in a log directory that has failed, no error that it is not."""
     before = context.offline_directories.get(broker_id, set())
     online = {partition for partition, error in errors.items() if error is ErrorCode.none}
@@ -171,4 +171,4 @@ def answered_leader_and_isr(
     offline = sorted(now - before)
     if offline:
         logger.info("broker %d has offline replicas: %s", broker_id, ", ".join(map(show, offline)))
-        yield from take_offline(context, [Replica(partition, broker_id) for partition in offline])
+        await take_offline(context, [Replica(partition, broker_id) for partition in offline])

@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from uuid import UUID
 
-from oncelog.cluster.controller.states import PartitionState, ReplicaState
+from oncelog.cluster.controller.actions import ControllerActions
 from oncelog.cluster.controller.values import (
     EPOCH_DURING_DELETE,
     NO_EPOCH,
     NOT_ASSIGNED,
     LeaderAndIsr,
+    PartitionState,
     RegisteredBroker,
     Replica,
     ReplicaAssignment,
+    ReplicaState,
     TopicPartition,
 )
 
 
 class ControllerContext:
-    """`controller_epoch` is what this controller raised `/controller_epoch` to."""
+    """`controller_epoch` is the value that this controller raised `/controller_epoch` to; it acts by `actions`."""
 
-    def __init__(self, controller_id: int, controller_epoch: int) -> None:
+    def __init__(self, controller_id: int, controller_epoch: int, actions: ControllerActions) -> None:
+        self.actions = actions
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers: dict[int, RegisteredBroker] = {}

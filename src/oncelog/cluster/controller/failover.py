@@ -9,15 +9,20 @@ from uuid import UUID
 
 from oncelog.cluster.controller.brokers import tell
 from oncelog.cluster.controller.context import ControllerContext
-from oncelog.cluster.controller.deletion import drop_deletions, halt, resume_deletions
 from oncelog.cluster.controller.leader_elections import elect_from_znode
 from oncelog.cluster.controller.partitions import bring_online
 from oncelog.cluster.controller.reassignment import reassign_from_znode, resume_reassignments
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.states import PartitionState, ReplicaState
-from oncelog.cluster.controller.steps import Steps
-from oncelog.cluster.controller.topics import take_in
-from oncelog.cluster.controller.values import LeaderAndIsr, RegisteredBroker, Replica, TopicAssignment, TopicPartition
+from oncelog.cluster.controller.topics import drop_deletions, halt, resume_deletions, take_in
+from oncelog.cluster.controller.values import (
+    LeaderAndIsr,
+    PartitionState,
+    RegisteredBroker,
+    Replica,
+    ReplicaState,
+    TopicAssignment,
+    TopicPartition,
+)
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
@@ -37,36 +42,36 @@ class Snapshot:
     fresh_ids: Mapping[str, UUID]
 
 
-def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: bool) -> Steps[None]:
+async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: bool) -> None:
     """Know everything, tell every broker, and go on with what the controller before has left."""
     context.brokers.update(snapshot.brokers)
     context.topics.update(snapshot.topics)
-    yield from take_in(context, snapshot.topics, snapshot.fresh_ids)
+    await take_in(context, snapshot.topics, snapshot.fresh_ids)
     context.leaders.update(snapshot.leaders)
     context.being_reassigned.update(
         partition for partition in context.partitions() if context.assignment(partition).is_being_reassigned
     )
-    yield from _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
+    await _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
     # Brokers have to know each other before LeaderAndIsr tells them whom to follow. They serve clients from now on, also those
     # that have just started: else they would say that topics are not there until the elections are over.
-    yield from tell(context, context.brokers, context.partitions())
-    yield from _start_replicas(context)
-    yield from _start_partitions(context)
+    tell(context, context.brokers, context.partitions())
+    await _start_replicas(context)
+    await _start_partitions(context)
     logger.info("broker %d is the controller in epoch %d", context.controller_id, context.controller_epoch)
     resumed: set[TopicPartition] = set()
     if snapshot.reassignments is not None:
-        resumed = yield from reassign_from_znode(context, snapshot.reassignments)
-    yield from resume_reassignments(context, context.being_reassigned - resumed)
+        resumed = await reassign_from_znode(context, snapshot.reassignments)
+    await resume_reassignments(context, context.being_reassigned - resumed)
     if may_delete_topics:
-        yield from resume_deletions(context)
+        await resume_deletions(context)
     if snapshot.preferred_elections is not None:
-        yield from elect_from_znode(context, snapshot.preferred_elections)
+        await elect_from_znode(context, snapshot.preferred_elections)
 
 
-def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_delete_topics: bool) -> Steps[None]:
+async def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_delete_topics: bool) -> None:
     """A topic without znodes is one whose deletion was nearly over: what is left of it goes, too."""
     if not may_delete_topics:
-        yield from drop_deletions(sorted(topics))
+        await drop_deletions(context, sorted(topics))
         return
     context.to_be_deleted.update(topics)
     halt(context, {partition[0] for partition in context.being_reassigned}, "it is reassigned")
@@ -79,7 +84,7 @@ def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_
     halt(context, offline, "a replica is offline")
 
 
-def _start_replicas(context: ControllerContext) -> Steps[None]:
+async def _start_replicas(context: ControllerContext) -> None:
     online: list[Replica] = []
     offline: list[Replica] = []
     for replica in context.replicas_of(context.partitions()):
@@ -90,11 +95,11 @@ def _start_replicas(context: ControllerContext) -> Steps[None]:
             # Whether it was being deleted when its broker went is not known.
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
-    yield from change_replicas(context, online, ReplicaState.ONLINE)
-    yield from change_replicas(context, offline, ReplicaState.OFFLINE)
+    await change_replicas(context, online, ReplicaState.ONLINE)
+    await change_replicas(context, offline, ReplicaState.OFFLINE)
 
 
-def _start_partitions(context: ControllerContext) -> Steps[None]:
+async def _start_partitions(context: ControllerContext) -> None:
     for partition in context.partitions():
         led = context.leaders.get(partition)
         if led is None:
@@ -104,4 +109,4 @@ def _start_partitions(context: ControllerContext) -> Steps[None]:
         else:
             state = PartitionState.OFFLINE
         context.partition_states[partition] = state
-    yield from bring_online(context)
+    await bring_online(context)

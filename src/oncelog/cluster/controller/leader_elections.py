@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection
 from enum import Enum
 
+from oncelog.cluster.controller.actions import DeletePreferredElection
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import ElectionStrategy, preferred_may_lead
 from oncelog.cluster.controller.partitions import (
@@ -14,11 +15,11 @@ from oncelog.cluster.controller.partitions import (
     StateChangeFailed,
     change_partitions,
 )
-from oncelog.cluster.controller.states import PartitionState
-from oncelog.cluster.controller.steps import DeletePreferredElection, Steps, write_all
-from oncelog.cluster.controller.values import NO_LEADER, ApiError, TopicPartition
+from oncelog.cluster.controller.values import NO_LEADER, ApiError, PartitionState, TopicPartition
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 from oncelog.wire import ErrorCode
+
+NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
@@ -30,15 +31,13 @@ class ElectionType(Enum):
     UNCLEAN = 1
 
 
-NOT_NEEDED = ApiError(ErrorCode.election_not_needed, "Leader election not needed for topic partition.")
-
 ElectionAnswers = dict[TopicPartition, int | ApiError]
 """Who leads now, or why nothing has changed."""
 
 
-def elect_leaders(
+async def elect_leaders(
     context: ControllerContext, partitions: Collection[TopicPartition], election_type: ElectionType
-) -> Steps[ElectionAnswers]:
+) -> ElectionAnswers:
     """As ElectLeaders asks. An unclean election is held whatever the topic allows, for somebody has decided it."""
     answers: ElectionAnswers = {}
     electable = []
@@ -48,17 +47,17 @@ def elect_leaders(
             electable.append(partition)
         else:
             answers[partition] = problem
-    results = yield from _elect(context, electable, election_type)
+    results = await _elect(context, electable, election_type)
     return answers | {partition: _answer(result, election_type) for partition, result in results.items()}
 
 
-def elect_from_znode(context: ControllerContext, partitions: Collection[TopicPartition]) -> Steps[None]:
+async def elect_from_znode(context: ControllerContext, partitions: Collection[TopicPartition]) -> None:
     """As `/admin/preferred_replica_election` asks; the znode is removed whatever came of it."""
-    yield from elect_leaders(context, partitions, ElectionType.PREFERRED)
-    yield from write_all([DeletePreferredElection()])
+    await elect_leaders(context, partitions, ElectionType.PREFERRED)
+    await context.actions.write_all([DeletePreferredElection()])
 
 
-def rebalance(context: ControllerContext, imbalance_percentage: int) -> Steps[None]:
+async def rebalance(context: ControllerContext, imbalance_percentage: int) -> None:
     """auto.leader.rebalance.enable: brokers get back what they should lead, each if it leads too little of that."""
     preferred: dict[int, list[TopicPartition]] = {}
     for partition in context.partitions():
@@ -73,7 +72,7 @@ def rebalance(context: ControllerContext, imbalance_percentage: int) -> Steps[No
         ]
         if len(elsewhere) / len(partitions) > imbalance_percentage / 100:
             wanted = [partition for partition in elsewhere if _preferred_may_lead(context, partition)]
-            yield from _elect(context, wanted, ElectionType.PREFERRED)
+            await _elect(context, wanted, ElectionType.PREFERRED)
 
 
 def _preferred_may_lead(context: ControllerContext, partition: TopicPartition) -> bool:
@@ -94,13 +93,12 @@ def _problem(context: ControllerContext, partition: TopicPartition, election_typ
     return None if is_needed else NOT_NEEDED
 
 
-def _elect(
+async def _elect(
     context: ControllerContext, partitions: list[TopicPartition], election_type: ElectionType
-) -> Steps[ElectionResults]:
+) -> ElectionResults:
     is_preferred = election_type is ElectionType.PREFERRED
     strategy = ElectionStrategy.PREFERRED if is_preferred else ElectionStrategy.OFFLINE_UNCLEAN
-    results = yield from change_partitions(context, partitions, PartitionState.ONLINE, strategy)
-    return results
+    return await change_partitions(context, partitions, PartitionState.ONLINE, strategy)
 
 
 def _answer(result: ElectionResult, election_type: ElectionType) -> int | ApiError:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from oncelog.cluster.controller.actions import CreatePartitionState, SetPartitionState
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import (
     Election,
@@ -20,20 +21,25 @@ from oncelog.cluster.controller.elections import (
     preferred_election,
     reassignment_election,
 )
-from oncelog.cluster.controller.request_batch import RequestBatch
-from oncelog.cluster.controller.states import PARTITION_TRANSITIONS, PartitionState
-from oncelog.cluster.controller.steps import (
-    CreatePartitionState,
-    SetPartitionState,
-    Steps,
-    await_answers,
-    read_states,
-    read_unclean_election,
-    send_all,
-    write_all,
+from oncelog.cluster.controller.requests import RequestBatch
+from oncelog.cluster.controller.values import (
+    PARTITION_TRANSITIONS,
+    LeaderAndIsr,
+    PartitionState,
+    TopicPartition,
+    listed,
+    show,
 )
-from oncelog.cluster.controller.values import LeaderAndIsr, TopicPartition, listed, show
 from oncelog.cluster.zookeeper.session import ZooKeeperError
+
+_KAFKA_NAMES = {
+    ElectionStrategy.OFFLINE: "OfflinePartitionLeaderElectionStrategy(false)",
+    ElectionStrategy.OFFLINE_UNCLEAN: "OfflinePartitionLeaderElectionStrategy(true)",
+    ElectionStrategy.REASSIGNMENT: "ReassignPartitionLeaderElectionStrategy",
+    ElectionStrategy.PREFERRED: "PreferredReplicaPartitionLeaderElectionStrategy",
+    ElectionStrategy.CONTROLLED_SHUTDOWN: "ControlledShutdownPartitionLeaderElectionStrategy",
+}
+"""As clients read them in the message of a failed election."""
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
@@ -60,29 +66,29 @@ ElectionResult = LeaderAndIsr | StateChangeFailed | ZooKeeperError
 ElectionResults = dict[TopicPartition, ElectionResult]
 
 
-def change_partitions(
+async def change_partitions(
     context: ControllerContext,
     partitions: Iterable[TopicPartition],
     target: PartitionState,
     strategy: ElectionStrategy | None = None,
-) -> Steps[ElectionResults]:
+) -> ElectionResults:
     """Move what may go there; the rest is logged. Returned is what came of each election."""
     valid = [partition for partition in partitions if _may_become(context, partition, target)]
     results: ElectionResults = {}
     if target is PartitionState.ONLINE:
         new = context.partitions_in({PartitionState.NEW}, valid)
         led = [partition for partition in valid if context.partition_states[partition] is not PartitionState.NEW]
-        results |= yield from _initialize(context, new)
+        results |= await _initialize(context, new)
         if led:
             assert strategy is not None, "an election has a strategy"
-            results |= yield from _elect_all(context, led, strategy)
+            results |= await _elect_all(context, led, strategy)
         _log_failures(results, strategy)
     else:
         context.partition_states.update(dict.fromkeys(valid, target))
     return results
 
 
-def bring_online(context: ControllerContext, topic: str | None = None) -> Steps[ElectionResults]:
+async def bring_online(context: ControllerContext, topic: str | None = None) -> ElectionResults:
     """Look for leaders wherever there are none, in all topics or in one, but for those that are deleted."""
     among = None if topic is None else context.partitions_of(topic)
     waiting = [
@@ -90,8 +96,7 @@ def bring_online(context: ControllerContext, topic: str | None = None) -> Steps[
         for partition in context.partitions_in(WITHOUT_LEADER, among)
         if partition[0] not in context.to_be_deleted
     ]
-    results = yield from change_partitions(context, waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
-    return results
+    return await change_partitions(context, waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
 
 def _may_become(context: ControllerContext, partition: TopicPartition, target: PartitionState) -> bool:
@@ -102,7 +107,7 @@ def _may_become(context: ControllerContext, partition: TopicPartition, target: P
     return False
 
 
-def _initialize(context: ControllerContext, partitions: list[TopicPartition]) -> Steps[ElectionResults]:
+async def _initialize(context: ControllerContext, partitions: list[TopicPartition]) -> ElectionResults:
     """The first state: the first live replica leads, and all that live are in sync."""
     batch = RequestBatch(context)
     results: ElectionResults = {}
@@ -115,14 +120,14 @@ def _initialize(context: ControllerContext, partitions: list[TopicPartition]) ->
             creations.append(CreatePartitionState(partition, state))
         else:
             results[partition] = StateChangeFailed(f"No assigned replica is alive: [{listed(replicas)}]")
-    outcomes = yield from write_all(creations)
+    outcomes = await context.actions.write_all(creations)
     # A create that was repeated behind a lost connection finds what it made itself.
     unsure = [
         creation.partition
         for creation, outcome in zip(creations, outcomes, strict=True)
         if outcome is ZooKeeperError.NODE_EXISTS
     ]
-    there = yield from read_states(unsure)
+    there = await context.actions.read_states(unsure)
     for creation, outcome in zip(creations, outcomes, strict=True):
         partition, state = creation.partition, creation.state
         is_ours = outcome is ZooKeeperError.NODE_EXISTS and there.get(partition) == state
@@ -134,40 +139,40 @@ def _initialize(context: ControllerContext, partitions: list[TopicPartition]) ->
         assignment = context.assignment(partition)
         batch.add_leader_and_isr(state.isr, partition, state, assignment, is_new=True)
         logger.info("%s is led by %d at first, in sync: %s", show(partition), state.leader, listed(state.isr))
-    yield from send_all(batch.take())
+    batch.send()
     return results
 
 
-def _elect_all(
+async def _elect_all(
     context: ControllerContext, partitions: list[TopicPartition], strategy: ElectionStrategy
-) -> Steps[ElectionResults]:
+) -> ElectionResults:
     results: ElectionResults = {}
     is_served = strategy not in OFFLINE_STRATEGIES
     size = ELECTED_AT_ONCE_MAX if is_served else LED_AGAIN_AT_ONCE_MAX
     for begin in range(0, len(partitions), size):
         batch = RequestBatch(context)
-        results |= yield from _elect(context, batch, partitions[begin : begin + size], strategy)
+        results |= await _elect(context, batch, partitions[begin : begin + size], strategy)
         if begin and is_served:
             # Only now: these were written meanwhile.
-            yield from await_answers()
-        yield from send_all(batch.take())
+            await context.actions.await_answers()
+        batch.send()
     return results
 
 
-def _elect(
+async def _elect(
     context: ControllerContext, batch: RequestBatch, partitions: list[TopicPartition], strategy: ElectionStrategy
-) -> Steps[ElectionResults]:
+) -> ElectionResults:
     results: ElectionResults = {}
     known = {partition: context.leaders[partition] for partition in partitions if partition in context.leaders}
     remaining = partitions
     while remaining:
-        elections = yield from _decide(context, known, remaining, strategy, results)
+        elections = await _decide(context, known, remaining, strategy, results)
         updates = [
             SetPartitionState(partition, election.elected.by(context.controller_epoch))
             for partition, election in elections
             if election.elected
         ]
-        outcomes = yield from write_all(updates)
+        outcomes = await context.actions.write_all(updates)
         remaining = []
         for (partition, election), update, outcome in zip(elections, updates, outcomes, strict=True):
             if outcome is ZooKeeperError.BAD_VERSION:
@@ -179,7 +184,7 @@ def _elect(
                 results[partition] = state
                 context.unclean_elections += election.is_unclean
                 _elected(context, batch, partition, state, election, strategy)
-        known = yield from read_states(remaining)
+        known = await context.actions.read_states(remaining)
     return results
 
 
@@ -217,15 +222,15 @@ def _elected(
     )
 
 
-def _decide(
+async def _decide(
     context: ControllerContext,
     known: dict[TopicPartition, LeaderAndIsr],
     partitions: list[TopicPartition],
     strategy: ElectionStrategy,
     failed: ElectionResults,
-) -> Steps[list[tuple[TopicPartition, Election]]]:
+) -> list[tuple[TopicPartition, Election]]:
     """The elections that found a leader; those that did not go to `failed`."""
-    unclean = yield from _unclean_allowed(context, known, strategy)
+    unclean = await _unclean_allowed(context, known, strategy)
     elections = []
     for partition in partitions:
         led = known.get(partition)
@@ -251,9 +256,9 @@ def _decide(
     return elections
 
 
-def _unclean_allowed(
+async def _unclean_allowed(
     context: ControllerContext, known: dict[TopicPartition, LeaderAndIsr], strategy: ElectionStrategy
-) -> Steps[dict[str, bool]]:
+) -> dict[str, bool]:
     if strategy not in OFFLINE_STRATEGIES:
         return {}
     topics = {
@@ -261,8 +266,7 @@ def _unclean_allowed(
     }
     if strategy is ElectionStrategy.OFFLINE_UNCLEAN:
         return dict.fromkeys(topics, True)
-    allowed = yield from read_unclean_election(topics)
-    return allowed
+    return await context.actions.read_unclean_election(topics)
 
 
 def _election(
@@ -286,13 +290,3 @@ def _election(
             return controlled_shutdown_election(assignment.replicas, led, is_there, context.shutting_down)
         case _:
             return offline_election(assignment.replicas, led, is_online, allow_unclean=allow_unclean)
-
-
-_KAFKA_NAMES = {
-    ElectionStrategy.OFFLINE: "OfflinePartitionLeaderElectionStrategy(false)",
-    ElectionStrategy.OFFLINE_UNCLEAN: "OfflinePartitionLeaderElectionStrategy(true)",
-    ElectionStrategy.REASSIGNMENT: "ReassignPartitionLeaderElectionStrategy",
-    ElectionStrategy.PREFERRED: "PreferredReplicaPartitionLeaderElectionStrategy",
-    ElectionStrategy.CONTROLLED_SHUTDOWN: "ControlledShutdownPartitionLeaderElectionStrategy",
-}
-"""As clients read them in the message of a failed election."""

@@ -9,28 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from oncelog.cluster.controller.actions import SetPartitionState, SetReassignments, SetTopicAssignment
 from oncelog.cluster.controller.context import ControllerContext
-from oncelog.cluster.controller.deletion import halt, resume_for
 from oncelog.cluster.controller.elections import ElectionStrategy
 from oncelog.cluster.controller.partitions import change_partitions
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.request_batch import RequestBatch
-from oncelog.cluster.controller.states import PartitionState, ReplicaState
-from oncelog.cluster.controller.steps import (
-    SetPartitionState,
-    SetReassignments,
-    SetTopicAssignment,
-    Steps,
-    read_reassignments,
-    read_states,
-    send_all,
-    write_all,
-)
+from oncelog.cluster.controller.requests import RequestBatch
+from oncelog.cluster.controller.topics import halt, resume_for
 from oncelog.cluster.controller.values import (
     NO_LEADER,
     ApiError,
+    PartitionState,
     Replica,
     ReplicaAssignment,
+    ReplicaState,
     TopicPartition,
     listed,
     show,
@@ -48,7 +40,7 @@ Targets = Mapping[TopicPartition, tuple[int, ...] | None]
 """Where each partition is to go; None ends the reassignment that is under way."""
 
 
-def reassign(context: ControllerContext, targets: Targets) -> Steps[dict[TopicPartition, ApiError]]:
+async def reassign(context: ControllerContext, targets: Targets) -> dict[TopicPartition, ApiError]:
     """As AlterPartitionReassignments asks. It takes precedence over what the znode asks for these partitions."""
     results: dict[TopicPartition, ApiError] = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
@@ -62,14 +54,14 @@ def reassign(context: ControllerContext, targets: Targets) -> Steps[dict[TopicPa
         else:
             wanted[partition] = assignment
     if wanted:
-        yield from _leave_in_znode(lambda partition, _: partition not in wanted)
-    results |= yield from _begin(context, wanted)
+        await _leave_in_znode(context, lambda partition, _: partition not in wanted)
+    results |= await _begin(context, wanted)
     return results
 
 
-def reassign_from_znode(
+async def reassign_from_znode(
     context: ControllerContext, targets: Mapping[TopicPartition, tuple[int, ...]]
-) -> Steps[set[TopicPartition]]:
+) -> set[TopicPartition]:
     """As `/admin/reassign_partitions` asks. What cannot be done is taken out of it; returned is what is under way."""
     wanted = {}
     for partition, target in targets.items():
@@ -77,35 +69,35 @@ def reassign_from_znode(
         # Without replicas there would be no partition any more.
         if target and assignment is not None:
             wanted[partition] = assignment
-    results = yield from _begin(context, wanted)
+    results = await _begin(context, wanted)
     failed = {partition for partition in targets if results.get(partition) != NO_ERROR}
     if failed:
         logger.warning("the reassignment of %s is refused", ", ".join(map(show, sorted(failed))))
-        yield from _leave_in_znode(lambda partition, _: partition not in failed)
+        await _leave_in_znode(context, lambda partition, _: partition not in failed)
     return results.keys() - failed
 
 
-def resume_reassignments(context: ControllerContext, partitions: Iterable[TopicPartition]) -> Steps[None]:
+async def resume_reassignments(context: ControllerContext, partitions: Iterable[TopicPartition]) -> None:
     """Of a topic whose deletion has begun nothing is moved any more: a replica that is deleted already would come back."""
     for partition in sorted(partitions):
         if partition in context.being_reassigned and partition[0] not in context.deletion_started:
-            yield from _reassign(context, partition, context.assignment(partition))
+            await _reassign(context, partition, context.assignment(partition))
 
 
-def resume_towards(context: ControllerContext, broker_ids: Collection[int]) -> Steps[None]:
+async def resume_towards(context: ControllerContext, broker_ids: Collection[int]) -> None:
     """Go on with what is to get a replica on one of these brokers, which have just started."""
     waiting = [
         partition
         for partition in context.being_reassigned
         if not set(broker_ids).isdisjoint(context.assignment(partition).target)
     ]
-    yield from resume_reassignments(context, waiting)
+    await resume_reassignments(context, waiting)
 
 
-def complete_if_in_sync(context: ControllerContext, partition: TopicPartition) -> Steps[None]:
+async def complete_if_in_sync(context: ControllerContext, partition: TopicPartition) -> None:
     """After a change of the in-sync replicas: finish when the target replicas are all among them."""
     if _is_complete(context, partition, context.assignment(partition)):
-        yield from resume_reassignments(context, [partition])
+        await resume_reassignments(context, [partition])
 
 
 def listed_reassignments(
@@ -151,9 +143,9 @@ def _next_assignment(
     return assignment.reassign_to(assignment.origin) if assignment.is_being_reassigned else None
 
 
-def _begin(
+async def _begin(
     context: ControllerContext, wanted: Mapping[TopicPartition, ReplicaAssignment]
-) -> Steps[dict[TopicPartition, ApiError]]:
+) -> dict[TopicPartition, ApiError]:
     results = {}
     for partition, assignment in wanted.items():
         if partition[0] in context.to_be_deleted or not context.replicas(partition):
@@ -164,7 +156,7 @@ def _begin(
                 f"Unable to change the reassignment of {show(partition)} because it would require an unclean leader election",
             )
         else:
-            was_done = yield from _reassign(context, partition, assignment)
+            was_done = await _reassign(context, partition, assignment)
             results[partition] = NO_ERROR if was_done else ApiError(ErrorCode.unknown_server_error)
     return results
 
@@ -175,32 +167,32 @@ def _would_lose(context: ControllerContext, partition: TopicPartition, assignmen
     return led is not None and bool(led.isr) and set(led.isr).isdisjoint(assignment.replicas)
 
 
-def _reassign(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
+async def _reassign(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     """Take the next step. Returned is whether ZooKeeper took it; what it did not take is tried again with the next event."""
     halt(context, {partition[0]}, "it is reassigned")
     current = context.assignment(partition)
     if current != assignment:
         # U1, U2, U3: what an earlier reassignment was about to add, and this one does not, is stopped.
-        if not (yield from _write_assignment(context, partition, assignment)):
+        if not await _write_assignment(context, partition, assignment):
             return False
         context.assign(partition, assignment)
         unneeded = [replica for replica in current.replicas if replica not in assignment.replicas]
-        yield from _stop_replicas(context, partition, unneeded)
-        yield from _elect_if_its_leader_was_stopped(context, partition)
+        await _stop_replicas(context, partition, unneeded)
+        await _elect_if_its_leader_was_stopped(context, partition)
     context.being_reassigned.add(partition)
     if not _is_complete(context, partition, assignment):
         # A1, A2
-        yield from _raise_leader_epoch(context, partition, assignment)
+        await _raise_leader_epoch(context, partition, assignment)
         added = [Replica(partition, replica) for replica in assignment.adding]
-        yield from change_replicas(context, added, ReplicaState.NEW)
+        await change_replicas(context, added, ReplicaState.NEW)
         return True
-    return (yield from _complete(context, partition, assignment))
+    return await _complete(context, partition, assignment)
 
 
-def _elect_if_its_leader_was_stopped(context: ControllerContext, partition: TopicPartition) -> Steps[None]:
+async def _elect_if_its_leader_was_stopped(context: ControllerContext, partition: TopicPartition) -> None:
     led = context.leaders.get(partition)
     if led is not None and led.leader == NO_LEADER:
-        yield from change_partitions(context, [partition], PartitionState.ONLINE, ElectionStrategy.OFFLINE)
+        await change_partitions(context, [partition], PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 
 
 def _is_complete(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
@@ -208,38 +200,38 @@ def _is_complete(context: ControllerContext, partition: TopicPartition, assignme
     return not assignment.is_being_reassigned or (led is not None and set(assignment.target) <= set(led.isr))
 
 
-def _complete(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> Steps[bool]:
+async def _complete(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     # B1, B2: from here on the leader takes nobody in who is to go.
     added = [Replica(partition, replica) for replica in assignment.adding]
-    yield from change_replicas(context, added, ReplicaState.ONLINE)
+    await change_replicas(context, added, ReplicaState.ONLINE)
     completed = ReplicaAssignment(assignment.target)
     context.assign(partition, completed)
     # B3, B4, B5
-    yield from _move_leader(context, partition, completed)
-    yield from _stop_replicas(context, partition, assignment.removing)
+    await _move_leader(context, partition, completed)
+    await _stop_replicas(context, partition, assignment.removing)
     # B6: last, for nothing else has the replicas that were there before.
-    if not (yield from _write_assignment(context, partition, completed)):
+    if not await _write_assignment(context, partition, completed):
         return False
     # B7, B8
-    yield from _leave_in_znode(lambda one, target: one != partition or target != completed.replicas)
+    await _leave_in_znode(context, lambda one, target: one != partition or target != completed.replicas)
     context.being_reassigned.discard(partition)
     batch = RequestBatch(context)
     batch.add_update_metadata(context.brokers, (partition,))
-    yield from send_all(batch.take())
+    batch.send()
     logger.info("%s is reassigned to %s", show(partition), listed(completed.replicas))
-    yield from resume_for(context, {partition[0]})
+    await resume_for(context, {partition[0]})
     return True
 
 
-def _move_leader(context: ControllerContext, partition: TopicPartition, completed: ReplicaAssignment) -> Steps[None]:
+async def _move_leader(context: ControllerContext, partition: TopicPartition, completed: ReplicaAssignment) -> None:
     led = context.leaders.get(partition)
     if led is not None and led.leader in completed.replicas and context.is_replica_online(led.leader, partition):
-        yield from _raise_leader_epoch(context, partition, completed)
+        await _raise_leader_epoch(context, partition, completed)
     else:
-        yield from change_partitions(context, [partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
+        await change_partitions(context, [partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
 
 
-def _stop_replicas(context: ControllerContext, partition: TopicPartition, broker_ids: Iterable[int]) -> Steps[None]:
+async def _stop_replicas(context: ControllerContext, partition: TopicPartition, broker_ids: Iterable[int]) -> None:
     """Out of sync, and deleted. Nobody waits for the broker to say that it did so."""
     replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
     for state in (
@@ -248,19 +240,19 @@ def _stop_replicas(context: ControllerContext, partition: TopicPartition, broker
         ReplicaState.DELETION_SUCCESSFUL,
         ReplicaState.NON_EXISTENT,
     ):
-        yield from change_replicas(context, replicas, state)
+        await change_replicas(context, replicas, state)
 
 
-def _raise_leader_epoch(
+async def _raise_leader_epoch(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
-) -> Steps[None]:
+) -> None:
     """Begin a leader epoch with nothing else changed, so that the leader learns of the assignment."""
     led = context.leaders.get(partition)
     while led is not None and led.controller_epoch <= context.controller_epoch:
         update = SetPartitionState(partition, led.new_epoch().by(context.controller_epoch))
-        (outcome,) = yield from write_all([update])
+        (outcome,) = await context.actions.write_all([update])
         if outcome is ZooKeeperError.BAD_VERSION:
-            led = (yield from read_states([partition])).get(partition)
+            led = (await context.actions.read_states([partition])).get(partition)
             continue
         if isinstance(outcome, ZooKeeperError):
             break
@@ -269,28 +261,28 @@ def _raise_leader_epoch(
         # A replica that is added may be made in any log directory; one that was there may be in an offline one.
         batch.add_leader_and_isr(assignment.origin, partition, state, assignment, is_new=False)
         batch.add_leader_and_isr(assignment.adding, partition, state, assignment, is_new=True)
-        yield from send_all(batch.take())
+        batch.send()
         return
     logger.error("the leader of %s could not be told of its replicas", show(partition))
 
 
-def _write_assignment(
+async def _write_assignment(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
-) -> Steps[bool]:
+) -> bool:
     topic, number = partition
     partitions = context.assignments[topic] | {number: assignment}
-    (outcome,) = yield from write_all([SetTopicAssignment(topic, context.topic_ids.get(topic), partitions)])
+    (outcome,) = await context.actions.write_all([SetTopicAssignment(topic, context.topic_ids.get(topic), partitions)])
     if isinstance(outcome, ZooKeeperError):
         logger.error("the assignment of %s could not be written: %s", show(partition), outcome.name)
         return False
     return True
 
 
-def _leave_in_znode(stays: Stays) -> Steps[None]:
+async def _leave_in_znode(context: ControllerContext, stays: Stays) -> None:
     """Take what is done, or was superseded, out of `/admin/reassign_partitions`, if there is such a znode."""
-    targets = yield from read_reassignments()
+    targets = await context.actions.read_reassignments()
     if targets is None:
         return
     left = {partition: target for partition, target in targets.items() if stays(partition, target)}
     if left != targets or not left:
-        yield from write_all([SetReassignments(left)])
+        await context.actions.write_all([SetReassignments(left)])

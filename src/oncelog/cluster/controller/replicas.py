@@ -5,18 +5,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from oncelog.cluster.controller.actions import SetPartitionState
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import without_replica
-from oncelog.cluster.controller.request_batch import RequestBatch
-from oncelog.cluster.controller.states import REPLICA_TRANSITIONS, ReplicaState
-from oncelog.cluster.controller.steps import SetPartitionState, Steps, read_states, send_all, write_all
-from oncelog.cluster.controller.values import LeaderAndIsr, Replica, TopicPartition, listed, show
+from oncelog.cluster.controller.requests import RequestBatch
+from oncelog.cluster.controller.values import (
+    REPLICA_TRANSITIONS,
+    LeaderAndIsr,
+    Replica,
+    ReplicaState,
+    TopicPartition,
+    listed,
+    show,
+)
 from oncelog.cluster.zookeeper.session import ZooKeeperError
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
 
-def change_replicas(context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState) -> Steps[None]:
+async def change_replicas(context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState) -> None:
     """Move what may go there; the rest is logged. Brokers are told together."""
     batch = RequestBatch(context)
     by_broker: dict[int, list[Replica]] = {}
@@ -30,7 +37,7 @@ def change_replicas(context: ControllerContext, replicas: Iterable[Replica], tar
             case ReplicaState.ONLINE:
                 _bring_online(context, batch, of_broker)
             case ReplicaState.OFFLINE:
-                yield from _take_offline(context, batch, broker_id, of_broker)
+                await _take_offline(context, batch, broker_id, of_broker)
             case ReplicaState.NON_EXISTENT:
                 _forget(context, of_broker)
             case _:
@@ -38,7 +45,7 @@ def change_replicas(context: ControllerContext, replicas: Iterable[Replica], tar
                     if target is ReplicaState.DELETION_STARTED:
                         batch.add_stop_replica(broker_id, replica.partition, delete=True)
                     context.replica_states[replica] = target
-    yield from send_all(batch.take())
+    batch.send()
 
 
 def _may_become(context: ControllerContext, replica: Replica, target: ReplicaState) -> bool:
@@ -75,14 +82,14 @@ def _bring_online(context: ControllerContext, batch: RequestBatch, replicas: lis
         context.replica_states[replica] = ReplicaState.ONLINE
 
 
-def _take_offline(
+async def _take_offline(
     context: ControllerContext, batch: RequestBatch, broker_id: int, replicas: list[Replica]
-) -> Steps[None]:
+) -> None:
     for replica in replicas:
         batch.add_stop_replica(broker_id, replica.partition, delete=False)
     with_leaders = [replica.partition for replica in replicas if replica.partition in context.leaders]
     without = [replica for replica in replicas if replica.partition not in context.leaders]
-    left = yield from _remove_from_isr(context, broker_id, with_leaders)
+    left = await _remove_from_isr(context, broker_id, with_leaders)
     for partition, state in left.items():
         if partition[0] not in context.to_be_deleted:
             assignment = context.assignment(partition)
@@ -94,9 +101,9 @@ def _take_offline(
         context.replica_states[replica] = ReplicaState.OFFLINE
 
 
-def _remove_from_isr(
+async def _remove_from_isr(
     context: ControllerContext, broker_id: int, partitions: list[TopicPartition]
-) -> Steps[dict[TopicPartition, LeaderAndIsr]]:
+) -> dict[TopicPartition, LeaderAndIsr]:
     """The states of those partitions from whose in-sync replicas the broker is gone, by now or since long."""
     left: dict[TopicPartition, LeaderAndIsr] = {}
     known = {partition: context.leaders[partition] for partition in partitions}
@@ -106,7 +113,7 @@ def _remove_from_isr(
             for partition, led in known.items()
             if broker_id in led.isr
         ]
-        outcomes = yield from write_all(updates)
+        outcomes = await context.actions.write_all(updates)
         for partition, led in known.items():
             if broker_id not in led.isr:
                 left[partition] = led.by(context.controller_epoch)
@@ -122,7 +129,7 @@ def _remove_from_isr(
                 message = "%s has lost the replica on %d, leader %d in epoch %d, in sync: %s"
                 epoch, isr = state.leader_epoch, listed(state.isr)
                 logger.info(message, show(update.partition), broker_id, state.leader, epoch, isr)
-        known = yield from read_states(again)
+        known = await context.actions.read_states(again)
         known = {partition: led for partition, led in known.items() if led.controller_epoch <= context.controller_epoch}
     context.leaders.update(left)
     return left

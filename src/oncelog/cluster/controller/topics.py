@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from uuid import UUID
 
+from oncelog.cluster.controller.actions import DeleteTopic, DeleteTopicDeletion, SetTopicAssignment
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.elections import ElectionStrategy
 from oncelog.cluster.controller.partitions import change_partitions
 from oncelog.cluster.controller.replicas import change_replicas
-from oncelog.cluster.controller.states import PartitionState, ReplicaState
-from oncelog.cluster.controller.steps import SetTopicAssignment, Steps, write_all
-from oncelog.cluster.controller.values import ReplicaAssignment, TopicAssignment, TopicPartition
+from oncelog.cluster.controller.requests import RequestBatch
+from oncelog.cluster.controller.values import (
+    PartitionState,
+    Replica,
+    ReplicaAssignment,
+    ReplicaState,
+    TopicAssignment,
+    TopicPartition,
+)
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
 
-def change_topics(
+async def change_topics(
     context: ControllerContext,
     names: Collection[str],
     new: Mapping[str, TopicAssignment],
     fresh_ids: Mapping[str, UUID],
-) -> Steps[None]:
+) -> None:
     """`/brokers/topics` has others than before. `new` is what the znodes of the new ones say.
 
     A topic without an id gets the one of `fresh_ids`.
@@ -30,19 +37,19 @@ def change_topics(
     for topic in context.topics - set(names):
         context.forget_topic(topic)
     context.topics |= new.keys()
-    yield from take_in(context, new, fresh_ids)
+    await take_in(context, new, fresh_ids)
     started = [(topic, number) for topic, assignment in new.items() for number in assignment.partitions]
     if new:
         logger.info("new topics: %s", ", ".join(sorted(new)))
-    yield from _start(context, started)
+    await _start(context, started)
 
 
-def take_in(
+async def take_in(
     context: ControllerContext, assignments: Mapping[str, TopicAssignment], fresh_ids: Mapping[str, UUID]
-) -> Steps[None]:
+) -> None:
     """Know these topics. One that has no id gets one in ZooKeeper, too."""
     nameless = [topic for topic, one in assignments.items() if one.topic_id is None]
-    yield from write_all(
+    await context.actions.write_all(
         SetTopicAssignment(topic, fresh_ids[topic], assignments[topic].partitions) for topic in nameless
     )
     for topic, one in assignments.items():
@@ -51,9 +58,9 @@ def take_in(
             context.assign((topic, number), assignment)
 
 
-def change_partitions_of(
+async def change_partitions_of(
     context: ControllerContext, topic: str, assignment: Mapping[int, ReplicaAssignment], existing: Collection[int]
-) -> Steps[None]:
+) -> None:
     """The znode of a topic has changed: it may have grown. `existing` are the partitions that have znodes of their own.
 
     A topic that is deleted does not grow: its znode is set back to what there is.
@@ -64,17 +71,124 @@ def change_partitions_of(
     if topic in context.to_be_deleted:
         logger.warning("%s does not grow: it is being deleted", topic)
         restored = {number: context.assignment((topic, number)) for number in assignment if number in existing}
-        yield from write_all([SetTopicAssignment(topic, context.topic_ids.get(topic), restored)])
+        await context.actions.write_all([SetTopicAssignment(topic, context.topic_ids.get(topic), restored)])
         return
     logger.info("%s has %d more partitions", topic, len(added))
     for number, one in added.items():
         context.assign((topic, number), one)
-    yield from _start(context, [(topic, number) for number in added])
+    await _start(context, [(topic, number) for number in added])
 
 
-def _start(context: ControllerContext, partitions: list[TopicPartition]) -> Steps[None]:
+async def _start(context: ControllerContext, partitions: list[TopicPartition]) -> None:
     replicas = context.replicas_of(partitions)
-    yield from change_partitions(context, partitions, PartitionState.NEW)
-    yield from change_replicas(context, replicas, ReplicaState.NEW)
-    yield from change_partitions(context, partitions, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
-    yield from change_replicas(context, replicas, ReplicaState.ONLINE)
+    await change_partitions(context, partitions, PartitionState.NEW)
+    await change_replicas(context, replicas, ReplicaState.NEW)
+    await change_partitions(context, partitions, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
+    await change_replicas(context, replicas, ReplicaState.ONLINE)
+
+
+async def queue_deletions(context: ControllerContext, topics: Collection[str]) -> None:
+    """Delete what exists of these, once it may be; the orders for the rest are removed."""
+    unknown = sorted(set(topics) - context.topics)
+    await drop_deletions(context, unknown)
+    known = set(topics) & context.topics
+    context.to_be_deleted |= known
+    halt(context, {topic for topic, _ in context.being_reassigned} & known, "it is reassigned")
+    await resume_deletions(context)
+
+
+async def drop_deletions(context: ControllerContext, topics: Iterable[str]) -> None:
+    await context.actions.write_all(DeleteTopicDeletion(topic) for topic in topics)
+
+
+def halt(context: ControllerContext, topics: Collection[str], reason: str) -> None:
+    """Those of them whose deletion was ordered wait."""
+    halted = set(topics) & context.to_be_deleted
+    context.ineligible_for_deletion |= halted
+    for topic in sorted(halted):
+        logger.info("the deletion of %s waits: %s", topic, reason)
+
+
+async def resume_for(context: ControllerContext, topics: Collection[str]) -> None:
+    """Go on with these, for what they waited for may be over."""
+    queued = set(topics) & context.to_be_deleted
+    if queued:
+        context.ineligible_for_deletion -= queued
+        await resume_deletions(context)
+
+
+async def fail_deletion(context: ControllerContext, replicas: Collection[Replica]) -> None:
+    """These replicas could not be deleted: their topics wait."""
+    failed = [replica for replica in replicas if replica.topic in context.to_be_deleted]
+    if failed:
+        await change_replicas(context, failed, ReplicaState.DELETION_INELIGIBLE)
+        halt(context, {replica.topic for replica in failed}, "a replica was not deleted")
+        await resume_deletions(context)
+
+
+async def complete_deletion(context: ControllerContext, replicas: Collection[Replica]) -> None:
+    """These replicas are deleted."""
+    deleted = [replica for replica in replicas if replica.topic in context.to_be_deleted]
+    await change_replicas(context, deleted, ReplicaState.DELETION_SUCCESSFUL)
+    await resume_deletions(context)
+
+
+async def resume_deletions(context: ControllerContext) -> None:
+    """Take the next step with every topic whose deletion was ordered."""
+    retried: list[str] = []
+    eligible: list[str] = []
+    for topic in sorted(context.to_be_deleted):
+        states = {context.replica_states.get(replica) for replica in context.replicas_of_topic(topic)}
+        is_under_way = ReplicaState.DELETION_STARTED in states
+        if states <= {ReplicaState.DELETION_SUCCESSFUL}:
+            await _complete_deletion(context, topic)
+            continue
+        if not is_under_way and ReplicaState.DELETION_INELIGIBLE in states:
+            retried.append(topic)
+        if not is_under_way and topic not in context.ineligible_for_deletion:
+            eligible.append(topic)
+    if retried:
+        failed = [one for topic in retried for one in context.replicas_in(topic, ReplicaState.DELETION_INELIGIBLE)]
+        await change_replicas(context, failed, ReplicaState.OFFLINE)
+    if eligible:
+        await _start_deletions(context, eligible)
+
+
+async def _start_deletions(context: ControllerContext, topics: list[str]) -> None:
+    logger.info("the deletion of %s begins", ", ".join(topics))
+    unseen = [topic for topic in topics if topic not in context.deletion_started]
+    partitions = [partition for topic in unseen for partition in context.partitions_of(topic)]
+    await change_partitions(context, partitions, PartitionState.OFFLINE)
+    await change_partitions(context, partitions, PartitionState.NON_EXISTENT)
+    context.deletion_started.update(unseen)
+    # Brokers stop serving it before its replicas are stopped.
+    batch = RequestBatch(context)
+    batch.add_update_metadata(context.brokers, (one for topic in topics for one in context.partitions_of(topic)))
+    batch.send()
+    await _delete_replicas(context, topics)
+
+
+async def _delete_replicas(context: ControllerContext, topics: list[str]) -> None:
+    """Those on brokers that are away are left for later. The others stop to follow first, and are then deleted."""
+    dead: list[Replica] = []
+    alive: list[Replica] = []
+    waiting: set[str] = set()
+    for topic in topics:
+        for replica in context.replicas_of_topic(topic):
+            if not context.is_replica_online(replica.broker_id, replica.partition):
+                dead.append(replica)
+                waiting.add(topic)
+            elif context.replica_states.get(replica) is not ReplicaState.DELETION_SUCCESSFUL:
+                alive.append(replica)
+    await change_replicas(context, dead, ReplicaState.DELETION_INELIGIBLE)
+    await change_replicas(context, alive, ReplicaState.OFFLINE)
+    await change_replicas(context, alive, ReplicaState.DELETION_STARTED)
+    halt(context, waiting, "a replica is offline")
+
+
+async def _complete_deletion(context: ControllerContext, topic: str) -> None:
+    deleted = context.replicas_in(topic, ReplicaState.DELETION_SUCCESSFUL)
+    await change_replicas(context, deleted, ReplicaState.NON_EXISTENT)
+    await context.actions.write_all([DeleteTopic(topic)])
+    context.forget_topic(topic)
+    logger.info("%s is deleted", topic)

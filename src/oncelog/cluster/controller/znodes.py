@@ -1,22 +1,14 @@
-"""The controller's values as znodes, and its writes as requests to ZooKeeper.
+"""The controller's values as znodes, and the writes by which a broker creates, grows and deletes topics.
 
-Each write is a multi of its own that begins with a check of `/controller_epoch`: a controller that is none any more writes
-nothing, whatever it believes (KafkaZkClient.retryRequestsUntilConnected with expectedControllerEpochZkVersion).
+The controller learns of those by its watches, as of those of Kafka's AdminZkClient. The settings of a new topic are written before
+the topic, so that no controller finds it without them.
 """
 
 from __future__ import annotations
 
-from oncelog.cluster.controller.steps import (
-    ControllerWrite,
-    CreatePartitionState,
-    DeleteNotification,
-    DeletePreferredElection,
-    DeleteTopicDeletion,
-    Outcome,
-    SetPartitionState,
-    SetReassignments,
-    SetTopicAssignment,
-)
+from uuid import UUID
+
+from oncelog.cluster.controller.placement import Placement
 from oncelog.cluster.controller.values import (
     BrokerEndpoint,
     LeaderAndIsr,
@@ -27,18 +19,9 @@ from oncelog.cluster.controller.values import (
     TopicPartition,
 )
 from oncelog.cluster.zookeeper.session import (
-    Check,
     Create,
-    Created,
     Data,
-    Delete,
-    Done,
-    Multi,
-    Result,
-    Results,
     SetData,
-    Write,
-    ZooKeeperError,
 )
 from oncelog.cluster.zookeeper.znodes import (
     AssignedReplicas,
@@ -47,66 +30,9 @@ from oncelog.cluster.zookeeper.znodes import (
     decode_broker,
     decode_partition_state,
     decode_topic,
-    encode_reassignments,
     paths,
 )
-from oncelog.cluster.zookeeper.znodes.brokers import SECURITY_PROTOCOLS
-
-
-def fenced(write: Write, epoch_version: int) -> Multi:
-    return Multi((Check(paths.CONTROLLER_EPOCH, epoch_version), write))
-
-
-def was_fenced(result: Result) -> bool:
-    """Whether the write was refused because another controller was elected."""
-    return isinstance(result, Results) and result.each[0] in (ZooKeeperError.BAD_VERSION, ZooKeeperError.NO_NODE)
-
-
-def outcome(result: Result) -> Outcome:
-    """What came of a fenced write that was not refused for its fence."""
-    assert isinstance(result, Results), f"a multi is not answered with {result}"
-    assert not was_fenced(result), "nobody decides anything after that"
-    match result.each[1]:
-        case ZooKeeperError() as error:
-            return error
-        case Done(stat) | Created(_, stat):
-            return 0 if stat is None else stat.version
-
-
-def plain_writes(write: ControllerWrite) -> tuple[Write, ...]:
-    """What a write is made of, in order; what comes of it is what comes of the last. What is there already may be."""
-    match write:
-        case CreatePartitionState((topic, number), state):
-            return (
-                Create(paths.partitions(topic)),
-                Create(paths.partition(topic, number)),
-                Create(paths.partition_state(topic, number), encode_state(state)),
-            )
-        case SetPartitionState((topic, number), state):
-            return (SetData(paths.partition_state(topic, number), encode_state(state), state.partition_epoch),)
-        case SetTopicAssignment(topic, topic_id, partitions):
-            return (SetData(paths.topic(topic), encode_topic(TopicAssignment(topic_id, partitions))),)
-        case DeleteTopicDeletion(topic):
-            return (Delete(paths.delete_topic(topic)),)
-        case SetReassignments(targets):
-            if not targets:
-                return (Delete(paths.REASSIGN_PARTITIONS),)
-            return (SetData(paths.REASSIGN_PARTITIONS, encode_reassignments(targets)),)
-        case DeletePreferredElection():
-            return (Delete(paths.PREFERRED_REPLICA_ELECTION),)
-        case DeleteNotification(path):
-            return (Delete(path),)
-        case _:
-            raise AssertionError(f"{write} is made of what ZooKeeper has")
-
-
-def topic_deletion(topic: str, tree: list[str]) -> tuple[Write, ...]:
-    """`tree` are the znodes of the topic, each behind all that are below it. The order itself goes last: till then it counts."""
-    return (
-        *map(Delete, tree),
-        Delete(paths.config("topics", topic)),
-        Delete(paths.delete_topic(topic)),
-    )
+from oncelog.cluster.zookeeper.znodes.cluster import SECURITY_PROTOCOLS
 
 
 def encode_state(state: LeaderAndIsr) -> bytes:
@@ -150,3 +76,24 @@ def decode_registration(broker_id: int, read: Data) -> RegisteredBroker:
     )
     features = tuple((name, low, high) for name, (low, high) in sorted(znode.features.items()))
     return RegisteredBroker(broker_id, read.stat.czxid, endpoints, znode.rack, features)
+
+
+def new_topic(topic: str, topic_id: UUID, placement: Placement) -> Create:
+    """NODE_EXISTS says that somebody else was first: TOPIC_ALREADY_EXISTS."""
+    partitions = {number: ReplicaAssignment(replicas) for number, replicas in placement.items()}
+    return Create(paths.topic(topic), encode_topic(TopicAssignment(topic_id, partitions)))
+
+
+def grown_topic(topic: str, existing: TopicAssignment, version: int, placement: Placement) -> SetData:
+    """With the version that `existing` was read in: a reassignment that begins meanwhile is not undone.
+
+    Kafka writes it whatever the version is. BAD_VERSION says to read and place anew.
+    """
+    added = {number: ReplicaAssignment(replicas) for number, replicas in placement.items()}
+    grown = TopicAssignment(existing.topic_id, existing.partitions | added)
+    return SetData(paths.topic(topic), encode_topic(grown), version)
+
+
+def order_to_delete(topic: str) -> Create:
+    """NODE_EXISTS says that it is being deleted already."""
+    return Create(paths.delete_topic(topic))

@@ -7,32 +7,24 @@ ZooKeeper.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.values import TopicPartition
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, controller: Controller) -> Any:
     # As in Kafka, of a partition that is named twice the last counts.
     targets: dict[TopicPartition, tuple[int, ...] | None] = {
         (topic.name, one.partition_index): None if one.replicas is None else tuple(one.replicas)
         for topic in request.body.topics
         for one in topic.partitions
     }
-    results = await broker.controller.reassign(targets)
+    results = await controller.reassign(targets)
     if isinstance(results, ErrorCode):
         return request.answer(error_code=results, error_message=NOT_CONTROLLER, responses=())
     types = request.types

@@ -5,29 +5,19 @@ What is asked for one user is done as a whole, or not at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.scram_users import CredentialChange, NewCredential
+from oncelog.cluster.controller.controller import Controller
+from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.scram_users import ClusterScramUsers, CredentialChange, NewCredential
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
-    from oncelog.cluster.scram_users import ClusterScramUsers
 
 ALTERED = ApiError(ErrorCode.none, "")
 NOT_CONTROLLER = ApiError(ErrorCode.not_controller)
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-    cluster_scram_users: ClusterScramUsers
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, cluster_scram_users: ClusterScramUsers, controller: Controller) -> Any:
     changes: dict[str, list[CredentialChange]] = {}
     for one in request.body.upsertions:
         new = NewCredential(one.iterations, bytes(one.salt), bytes(one.salted_password))
@@ -37,10 +27,8 @@ async def handle(broker: Needs, request: Request) -> Any:
     outcomes = {}
     for user, wanted in changes.items():
         # Another broker may be the controller by now.
-        is_here = broker.controller.is_active
-        outcomes[user] = (
-            (await broker.cluster_scram_users.change(user, wanted) or ALTERED) if is_here else NOT_CONTROLLER
-        )
+        is_here = controller.is_active
+        outcomes[user] = (await cluster_scram_users.change(user, wanted) or ALTERED) if is_here else NOT_CONTROLLER
     types = request.types
     return request.answer(
         results=tuple(

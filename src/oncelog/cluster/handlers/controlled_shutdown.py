@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster import controller_handlers
+from oncelog.cluster.controller import handlers as controller_handlers
+from oncelog.cluster.controller.controller import Controller
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-
-
-def handle(broker: Needs, request: Request) -> Any:
-    return controller_handlers.controlled_shutdown(broker.controller, request.version, request.body)
+def handle(request: Request, controller: Controller) -> Any:
+    return controller_handlers.controlled_shutdown(controller, request.version, request.body)
 
 
 def refusal(request: Request, error: ErrorCode) -> Any:

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.asking import SessionEndedError
-from oncelog.cluster.controller import ApiError
-from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT
-from oncelog.security.kinds import Scram
+from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.scram_users import NUMBERS, TIMED_OUT, ClusterScramUsers
+from oncelog.cluster.zookeeper.asking import SessionEndedError
+from oncelog.security.values import Scram
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.scram_users import ClusterScramUsers
 
 FOUND = ApiError(ErrorCode.none, "")
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    cluster_scram_users: ClusterScramUsers
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, cluster_scram_users: ClusterScramUsers) -> Any:
     asked = [one.name for one in request.body.users or ()]
     counts = Counter(asked)
     try:
-        found = await (broker.cluster_scram_users.of(list(counts)) if asked else broker.cluster_scram_users.all())
+        found = await (cluster_scram_users.of(list(counts)) if asked else cluster_scram_users.all())
     except SessionEndedError:
         return request.answer(error_code=TIMED_OUT.code, error_message=TIMED_OUT.message, results=())
     results = tuple(_result(request, name, found.get(name, {}), counts[name]) for name in counts or found)

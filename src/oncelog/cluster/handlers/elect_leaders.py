@@ -7,40 +7,33 @@ that need no election.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.leader_elections import ElectionType
 from oncelog.cluster.controller.values import ApiError, TopicPartition
-from oncelog.cluster.handlers import waiting
-from oncelog.cluster.handlers.waiting import TIMED_OUT, RequestDeadline, until
+from oncelog.cluster.handlers.waiting import TIMED_OUT, RequestDeadline
+from oncelog.cluster.shared_topics import SharedTopics
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
 
 ELECTED = ApiError(ErrorCode.none)
 KNOWN_TYPES = {one.value: one for one in ElectionType}
 
 
-class Needs(waiting.Needs, Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, clock: Clock, controller: Controller, shared_topics: SharedTopics) -> Any:
     body = request.body
-    deadline = RequestDeadline(broker.clock, request)
-    partitions = _asked(broker, body)
+    deadline = RequestDeadline(clock, request)
+    partitions = _asked(shared_topics, body)
     number = getattr(body, "election_type", ElectionType.PREFERRED.value)
     election_type = KNOWN_TYPES.get(number)
     if election_type is None:
         unknown = ApiError(ErrorCode.invalid_request, f"there is no election of type {number}")
         return _answer(request, unknown.code, dict.fromkeys(partitions, unknown))
-    answers = await broker.controller.elect_leaders(partitions, election_type)
+    answers = await controller.elect_leaders(partitions, election_type)
     outcomes = {
-        partition: answer if isinstance(answer, ApiError) else await _led(broker, partition, answer, deadline)
+        partition: answer if isinstance(answer, ApiError) else await _led(shared_topics, partition, answer, deadline)
         for partition, answer in answers.items()
     }
     if body.topic_partitions is None:
@@ -48,22 +41,24 @@ async def handle(broker: Needs, request: Request) -> Any:
     return _answer(request, ErrorCode.none, outcomes)
 
 
-def _asked(broker: Needs, body: Any) -> list[TopicPartition]:
+def _asked(shared_topics: SharedTopics, body: Any) -> list[TopicPartition]:
     """Each once. None are all that clients are told of."""
     if body.topic_partitions is None:
-        told = filter(None, (broker.shared_topics.told(topic.name) for topic in broker.shared_topics))
+        told = filter(None, (shared_topics.told(topic.name) for topic in shared_topics))
         return [(topic.name, one.index) for topic in told for one in topic.partitions]
     return list(dict.fromkeys((topic.topic, index) for topic in body.topic_partitions for index in topic.partitions))
 
 
-async def _led(broker: Needs, partition: TopicPartition, leader: int, deadline: RequestDeadline) -> ApiError:
+async def _led(
+    shared_topics: SharedTopics, partition: TopicPartition, leader: int, deadline: RequestDeadline
+) -> ApiError:
     """As in DelayedElectLeader: a client that asks for metadata next is to find the leader."""
 
     def is_told() -> bool:
-        found = broker.shared_topics.partition(*partition)
+        found = shared_topics.partition(*partition)
         return found is not None and found.leadership.leader == leader
 
-    return ELECTED if await until(broker, partition[0], is_told, deadline) else TIMED_OUT
+    return ELECTED if await deadline.until(shared_topics, partition[0], is_told) else TIMED_OUT
 
 
 def _answer(request: Request, error: ErrorCode, outcomes: dict[TopicPartition, ApiError]) -> Any:

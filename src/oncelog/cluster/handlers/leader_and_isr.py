@@ -5,26 +5,18 @@ v6 says whether a leader has to recover first, which only its own broker could d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
-from oncelog.cluster.replicas import Told
+from oncelog.cluster.membership import ClusterMembership
+from oncelog.cluster.replicas.replicas import Told
 from oncelog.replication import LeaderAndIsrTold
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.cluster.membership import ClusterMembership
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    membership: ClusterMembership
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    body, membership = request.body, broker.membership
+async def handle(request: Request, membership: ClusterMembership) -> Any:
+    body = request.body
     coordinated = [topic.topic_name for topic in body.topic_states if topic.topic_name in INTERNAL_TOPICS]
     partition_counts = await membership.topic_changes.partition_counts(coordinated)
     problem = await membership.problem(request)

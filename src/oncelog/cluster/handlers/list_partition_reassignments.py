@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.handlers.alter_partition_reassignments import NOT_CONTROLLER
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-
-
-async def handle(broker: Needs, request: Request) -> Any:
+async def handle(request: Request, controller: Controller) -> Any:
     asked = request.body.topics
     partitions = None
     if asked is not None:
         partitions = [(topic.name, index) for topic in asked for index in topic.partition_indexes]
-    found = await broker.controller.list_reassignments(partitions)
+    found = await controller.list_reassignments(partitions)
     if isinstance(found, ErrorCode):
         return request.answer(error_code=found, error_message=NOT_CONTROLLER, topics=())
     types = request.types

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
-from oncelog.cluster.replicas import ToStop
+from oncelog.cluster.membership import ClusterMembership
+from oncelog.cluster.replicas.replicas import ToStop
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.cluster.membership import ClusterMembership
 
-
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    membership: ClusterMembership
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    body, membership = request.body, broker.membership
+async def handle(request: Request, membership: ClusterMembership) -> Any:
+    body = request.body
     problem = await membership.problem(request)
     if problem is not None:
         return refusal(request, problem)

@@ -5,26 +5,18 @@ With the words of Apache Kafka 3.9, whose controller looks at one update after t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, upgrade_type
 from oncelog.broker.request import Request
+from oncelog.cluster.controller.controller import Controller
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.controller_events import Controller
 
 NOT_CONTROLLER = "This is not the correct controller for this cluster."
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    controller: Controller
-
-
-def handle(broker: Needs, request: Request) -> Any:
-    if not broker.controller.is_active:
+def handle(request: Request, controller: Controller) -> Any:
+    if not controller.is_active:
         return request.answer(error_code=ErrorCode.not_controller, error_message=NOT_CONTROLLER, results=())
     updates = {update.feature: update for update in request.body.feature_updates}
     results = tuple(

@@ -6,35 +6,26 @@ What it names has changed since it spoke before; the brokers are all that there 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.view import Leadership
 from oncelog.cluster.members import Member, MemberEndpoint
+from oncelog.cluster.membership import ClusterMembership
 from oncelog.cluster.order_checks import OrderCheck
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.cluster.membership import ClusterMembership
-    from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
 
 
-class Needs(Protocol):
-    """What this API needs of the broker."""
-
-    clock: Clock
-    membership: ClusterMembership
-
-
-async def handle(broker: Needs, request: Request) -> Any:
-    body, membership = request.body, broker.membership
+async def handle(request: Request, clock: Clock, membership: ClusterMembership) -> Any:
+    body = request.body
     error = await membership.problem(request)
     if error is not None:
         return refusal(request, error)
-    turn = Turn(broker.clock)
+    turn = Turn(clock)
     check = OrderCheck(membership.topics, sum(len(topic.partition_states) for topic in body.topic_states))
     left_out = 0
     for topic in body.topic_states:

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TypeVar
 from uuid import UUID
 
-from oncelog.broker.handlers.timeouts import milliseconds
 from oncelog.broker.operations import NO_LEADER
-from oncelog.broker.request import Request
-from oncelog.cluster.asking import within
-from oncelog.cluster.controller import ApiError
+from oncelog.broker.request import Request, milliseconds
+from oncelog.cluster.controller.values import ApiError
+from oncelog.cluster.shared_topics import SharedTopics
+from oncelog.cluster.zookeeper.asking import within
+from oncelog.coordination import Parked
+from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
-if TYPE_CHECKING:
-    from oncelog.cluster.shared_topics import SharedTopics
-    from oncelog.cluster.topic_changes import ActiveController, TopicChanges
-    from oncelog.environment import Clock
+T = TypeVar("T")
 
 PATIENCE_MS_MIN = 1000
 """So long an answer of ZooKeeper is waited for, even by who waits for nothing: what is refused at once is told."""
 TIMED_OUT = ApiError(ErrorCode.request_timed_out)
 NOT_CONTROLLER = ApiError(ErrorCode.not_controller)
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-    controller: ActiveController
-    shared_topics: SharedTopics
-    topic_changes: TopicChanges
 
 
 class RequestDeadline:
@@ -51,20 +41,23 @@ class RequestDeadline:
         """What is left of the time for ZooKeeper."""
         return self._patience_end_ms - self._clock.monotonic_ms()
 
+    async def within(self, asked: Parked[T]) -> T | None:
+        """What ZooKeeper has brought; None if the time is over before."""
+        return await within(self._clock, self.patience_ms, asked)
 
-async def until(broker: Needs, name: str, is_so: Callable[[], bool], deadline: RequestDeadline) -> bool:
-    """Wait until what this broker is told of the topics of this name makes it so; False if the time is over before."""
-    while not is_so():
-        left_ms = deadline.left_ms
-        if left_ms <= 0:
-            return False
-        await within(broker.clock, left_ms, broker.shared_topics.heard_of(name))
-    return True
+    async def until(self, topics: SharedTopics, name: str, is_so: Callable[[], bool]) -> bool:
+        """Wait until what this broker is told of the topics of this name makes it so; False if the time is over before."""
+        while not is_so():
+            left_ms = self.left_ms
+            if left_ms <= 0:
+                return False
+            await within(self._clock, left_ms, topics.heard_of(name))
+        return True
 
 
-def is_led(broker: Needs, topic_id: UUID | None, partition_count: int) -> bool:
+def is_led(topics: SharedTopics, topic_id: UUID | None, partition_count: int) -> bool:
     """Whether this broker knows of a leader of each of the first partitions, as DelayedCreatePartitions asks it."""
-    topic = None if topic_id is None else broker.shared_topics.with_id(topic_id)
+    topic = None if topic_id is None else topics.with_id(topic_id)
     if topic is None or len(topic.partitions) < partition_count:
         return False
     return all(one.leadership.leader > NO_LEADER for one in topic.partitions[:partition_count])

@@ -1,6 +1,8 @@
 """Groups of the classic protocol: the members choose one of themselves, and that one assigns the partitions."""
 
-from oncelog.groups.classic.answers import (
+from oncelog.groups.classic.decision_builder import MembershipDecision, PendingResponse
+from oncelog.groups.classic.group import ClassicGroup
+from oncelog.groups.classic.member import (
     GroupAnswer,
     JoinAnswer,
     JoinRequest,
@@ -9,10 +11,14 @@ from oncelog.groups.classic.answers import (
     SyncAnswer,
     SyncRequest,
 )
-from oncelog.groups.classic.decision_builder import MembershipDecision, PendingResponse
-from oncelog.groups.classic.description import NO_SUCH_GROUP, ClassicGroupDescription, DescribedMember, describe
-from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.membership import ClassicMembership, MembershipLimits
+from oncelog.groups.classic.membership import (
+    NO_SUCH_GROUP,
+    ClassicGroupDescription,
+    ClassicMembership,
+    DescribedMember,
+    MembershipLimits,
+    describe,
+)
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue, StoredMember
 from oncelog.groups.classic.state import ClassicState
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from oncelog.coordination import Decision, Parked
 from oncelog.coordination.decision import nothing_to_remember
-from oncelog.groups.classic.answers import GroupAnswer, JoinAnswer, LeaveAnswer, SyncAnswer
 from oncelog.groups.classic.group import ClassicGroup
+from oncelog.groups.classic.member import GroupAnswer, JoinAnswer, LeaveAnswer, SyncAnswer
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
-from oncelog.groups.timestamps import Timestamps
+from oncelog.groups.context import Timestamps
 from oncelog.wire import ErrorCode
 
 Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
@@ -43,7 +43,7 @@ class DecisionBuilder:
 
     def record(self, group: ClassicGroup, metadata: GroupMetadataValue) -> None:
         self._records.append(GroupMetadataRecord(group.name, metadata, self.now.wall_ms))
-        group.settle(metadata)
+        group.apply(metadata)
 
     def answer(self, reply: Parked[Answer], answer: Answer) -> None:
         self._due.append(PendingResponse(reply, answer))

@@ -1,7 +1,7 @@
-"""A group of the classic protocol, as it is known while the broker lives.
+"""A group of the classic protocol, in memory.
 
-What the members settled on last is in the log (`metadata.py`); a restart goes on from there. Everything between two such
-points lives here alone: who has joined again, who waits for an answer, and until when.
+The log has the last complete generation (`metadata.py`), and a restart goes on from there. The state between two
+generations is here alone: which members have joined again, which of them wait for an answer, and until when.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from copy import copy
 from typing import NamedTuple, TypeVar
 
-from oncelog.coordination.draft import Draft
-from oncelog.groups.classic.answers import JoinAnswer, JoinedMember
-from oncelog.groups.classic.member import ClassicGroupMember
+from oncelog.coordination.decision import Draft
+from oncelog.groups.classic.member import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroupMember,
+    JoinAnswer,
+    JoinedMember,
+    subscribed_topics,
+)
 from oncelog.groups.classic.metadata import NO_TIME, GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import (
     COMPLETING_REBALANCE,
@@ -24,9 +29,7 @@ from oncelog.groups.classic.state import (
     ClassicState,
     is_legal,
 )
-from oncelog.groups.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from oncelog.groups.commit_context import CommitContext
-from oncelog.groups.group_type import GroupType
+from oncelog.groups.context import CommitContext, GroupType
 from oncelog.wire import ErrorCode
 
 V = TypeVar("V")
@@ -118,13 +121,15 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed(self, topic: str) -> bool:
-        """Where the topics are not known, a group of consumers may be subscribed to any."""
+        """True if a member may be subscribed to the topic: a group of consumers with unreadable subscriptions may be to
+        any.
+        """
         if self.subscribed_topics is None:
             return self.uses_consumer_protocol
         return topic in self.subscribed_topics
 
     def check_commit(self, member: CommitContext, _partitions: Iterable[object], *, in_transaction: bool) -> ErrorCode:
-        """Whether offsets may be committed in this member's name (protocol: OffsetCommit; KIP-447 for transactions)."""
+        """Check that offsets may be committed in this member's name (protocol: OffsetCommit; KIP-447 for transactions)."""
         if member.generation < 0 and self.state is EMPTY:
             return ErrorCode.none
         if member.generation >= 0 or member.member_id or member.instance_id is not None:
@@ -151,7 +156,9 @@ class ClassicGroup:
         return ErrorCode.none if self.state is EMPTY or self.uses_consumer_protocol else ErrorCode.non_empty_group
 
     def retention_start_ms(self, commit_ms: int) -> int | None:
-        """When the retention of an offset began that was committed at `commit_ms`; None while it is kept (KIP-211)."""
+        """The time at which the retention of an offset that was committed at `commit_ms` began; None while it is kept
+        (KIP-211).
+        """
         if self.protocol_type is None:
             return commit_ms
         if self.state is EMPTY:
@@ -162,7 +169,7 @@ class ClassicGroup:
 
     @property
     def is_removable(self) -> bool:
-        """Whether nothing but its offsets keeps it."""
+        """True if only offsets keep the group: it has no members, and none is about to join."""
         return self.state is EMPTY and not self.pending_joins
 
     # --- members
@@ -220,12 +227,12 @@ class ClassicGroup:
         self._joined_count += member.has_joined - before.has_joined
         self._note_deadline(member.session_deadline_ms)
 
-    def heard_from(self, member_id: str, steady_ms: float) -> None:
-        member = self.members[member_id] = self.members[member_id].heard_from(steady_ms)
+    def renew_session(self, member_id: str, steady_ms: float) -> None:
+        member = self.members[member_id] = self.members[member_id].renew_session(steady_ms)
         self._note_deadline(member.session_deadline_ms)
 
     def replace_static(self, old: ClassicGroupMember, new_id: str) -> ClassicGroupMember:
-        """KIP-345: whoever comes back with an instance id is the same member under a new id; the old id is fenced."""
+        """KIP-345: a member that returns with its instance id gets a new member id; the old id is fenced."""
         assert old.instance_id is not None
         new = ClassicGroupMember(
             new_id,
@@ -266,7 +273,7 @@ class ClassicGroup:
     # --- generations
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member with these protocols fits to those that are there."""
+        """True if a member with these protocols has one in common with all other members."""
         if self.state is EMPTY:
             return bool(protocol_type) and any(True for _ in names)
         return self.protocol_type == protocol_type and any(
@@ -282,7 +289,7 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def elect_joined_leader(self) -> bool:
-        """Whether the leader has joined; where it has not, somebody who has becomes the leader."""
+        """True if the leader has joined. If it has not, a member that has joined becomes the leader."""
         if self.leader is None:
             return False
         if self.members[self.leader].has_joined:
@@ -304,7 +311,7 @@ class ClassicGroup:
         self.pending_syncs = dict.fromkeys(self.members)
         self.transition(COMPLETING_REBALANCE)
 
-    def settle(self, metadata: GroupMetadataValue) -> None:
+    def apply(self, metadata: GroupMetadataValue) -> None:
         """Take over what is recorded: the generation now stands, or there are no members any more."""
         if metadata.members:
             for stored in metadata.members:
@@ -333,7 +340,7 @@ class ClassicGroup:
         return GroupMetadataValue(self.protocol_type or "", self.generation + 1, None, None, state_ms)
 
     def join_answer(self, member: ClassicGroupMember) -> JoinAnswer:
-        """What a member is told of this generation; the leader, who is in it, and what they said."""
+        """The answer to one member for this generation. The leader's lists all members and their subscriptions."""
         members = self.joined_members() if member.member_id == self.leader else ()
         return JoinAnswer(
             ErrorCode.none,

@@ -8,14 +8,20 @@ from uuid import UUID
 
 from oncelog.coordination import Parked
 from oncelog.groups.classic import rebalance
-from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup
-from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import (
+    ClassicGroupMember,
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    WaitsForJoin,
+    WaitsForSync,
+)
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from oncelog.wire import ErrorCode
 
-# A new member cannot send heartbeats, for it does not know its id yet; whoever has gone meanwhile is not kept for ever.
+# A new member cannot send heartbeats, for it does not know its id yet. One that has gone meanwhile is dropped after this time.
 NEW_MEMBER_TIMEOUT_MS = 300_000
 # An id begins with what the client calls itself, and must still fit into a string of the protocol.
 ID_PREFIX_UNITS = 255
@@ -72,7 +78,7 @@ class Joining:
         if known is not None:
             self._take_place(known, member_id)
         elif request.instance_id is None and request.needs_member_id:
-            # KIP-394: whoever does not come back with the id has never been a member.
+            # KIP-394: a client that does not come back with the id has never been a member.
             group.expect(member_id, self.step.now.steady_ms + request.session_timeout_ms)
             self._refuse(ErrorCode.member_id_required, member_id)
         else:
@@ -135,7 +141,7 @@ class Joining:
         rebalance.answer_join(step, old, JoinAnswer(ErrorCode.fenced_instance_id, old.member_id))
         if isinstance(old.waits, WaitsForSync):
             step.answer(old.waits.reply, SyncAnswer(ErrorCode.fenced_instance_id))
-        member = self._update(group.replace_static(old, member_id).heard_from(step.now.steady_ms))
+        member = self._update(group.replace_static(old, member_id).renew_session(step.now.steady_ms))
         if group.state is STABLE and group.chosen_protocol() == group.protocol:
             member = member._replace(waits=None)
             group.put(member)

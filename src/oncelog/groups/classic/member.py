@@ -1,12 +1,102 @@
-"""A member of a group of the classic protocol, as it is known while the broker lives."""
+"""A member of a group of the classic protocol, its requests and the answers to them."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Protocol, Self
 
 from oncelog.coordination import Parked
-from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
+from oncelog.coordination.fields import FieldReader
 from oncelog.groups.classic.metadata import StoredMember
+from oncelog.wire import ErrorCode, WireError
+
+NO_GENERATION = -1
+NO_MEMBER_ID = ""
+NO_LEADER = ""
+
+
+class GroupAnswer(Protocol):
+    def with_error(self, error: ErrorCode) -> Self:
+        """The same answer, where nothing of what was decided could be recorded."""
+
+
+class JoinRequest(NamedTuple):
+    """JoinGroup. `needs_member_id` is how KIP-394 joins (v4), `may_skip_assignment` that of KIP-814 (v9)."""
+
+    group: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    needs_member_id: bool = True
+    may_skip_assignment: bool = True
+
+
+class JoinedMember(NamedTuple):
+    """A member, as the leader's JoinGroup answer names it."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: bytes
+
+
+class JoinAnswer(NamedTuple):
+    error: ErrorCode = ErrorCode.none
+    member_id: str = NO_MEMBER_ID
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = NO_LEADER
+    skip_assignment: bool = False
+    members: tuple[JoinedMember, ...] = ()
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
+
+
+class SyncRequest(NamedTuple):
+    """SyncGroup. The protocol's type and name are None in versions that do not have them (before v5)."""
+
+    group: str
+    member_id: str
+    instance_id: str | None
+    generation: int
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignments: Mapping[str, bytes] = MappingProxyType({})
+
+
+class SyncAnswer(NamedTuple):
+    error: ErrorCode = ErrorCode.none
+    protocol_type: str | None = None
+    protocol: str | None = None
+    assignment: bytes = b""
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
+
+
+class Leaving(NamedTuple):
+    """One member that leaves, or is made to: by its id, or by its instance id alone."""
+
+    member_id: str
+    instance_id: str | None = None
+
+
+class LeaveAnswer(NamedTuple):
+    """One error for each that was named, in their order."""
+
+    errors: tuple[ErrorCode, ...] = ()
+    error: ErrorCode = ErrorCode.none
+
+    def with_error(self, error: ErrorCode) -> Self:
+        return self._replace(error=error)
+
 
 Protocols = tuple[tuple[str, bytes], ...]
 """The protocols a member can do, the one it likes best first: the name, and what it has to say for it."""
@@ -63,7 +153,7 @@ class ClassicGroupMember(NamedTuple):
     def subscription(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
-    def heard_from(self, steady_ms: float) -> ClassicGroupMember:
+    def renew_session(self, steady_ms: float) -> ClassicGroupMember:
         return self._replace(session_deadline_ms=steady_ms + self.session_timeout_ms)
 
     def as_stored(self, protocol: str | None, assignment: bytes) -> StoredMember:
@@ -77,3 +167,19 @@ class ClassicGroupMember(NamedTuple):
             self.subscription(protocol),
             assignment,
         )
+
+
+CONSUMER_PROTOCOL_TYPE = "consumer"
+
+
+def subscribed_topics(subscription: bytes) -> frozenset[str] | None:
+    """The topics of a consumer's subscription, or None where the bytes are no such thing.
+
+    int16 version, int32 count, string topics; what follows depends on the version and is left alone.
+    """
+    reader = FieldReader(subscription)
+    try:
+        reader.int16()
+        return frozenset(reader.string() for _ in range(reader.int32()))
+    except WireError:
+        return None

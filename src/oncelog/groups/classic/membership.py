@@ -14,14 +14,21 @@ from uuid import UUID
 
 from oncelog.coordination import Decision, Parked
 from oncelog.groups.classic import rebalance
-from oncelog.groups.classic.answers import JoinAnswer, JoinRequest, LeaveAnswer, Leaving, SyncAnswer, SyncRequest
 from oncelog.groups.classic.decision_builder import DecisionBuilder, MembershipDecision, PendingResponse
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.joining import Joining
-from oncelog.groups.classic.member import WaitsForSync
+from oncelog.groups.classic.member import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    Leaving,
+    SyncAnswer,
+    SyncRequest,
+    WaitsForSync,
+)
 from oncelog.groups.classic.metadata import GroupMetadataRecord, GroupMetadataValue
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, DEAD, EMPTY, PREPARING_REBALANCE, STABLE, is_legal
-from oncelog.groups.timestamps import Timestamps
+from oncelog.groups.context import Timestamps
 from oncelog.wire import ErrorCode
 
 SIZE_MAX = 2**31 - 1
@@ -60,7 +67,7 @@ class ClassicMembership:
         assert group is None or is_legal(group.state, DEAD), (group.name, group.state)
 
     def replay_offsets_of(self, group: str) -> None:
-        """Whoever commits offsets for a group that is not there makes one without members."""
+        """A commit of offsets to a group that does not exist makes a group without members."""
         self.recorded.setdefault(group, NEVER_HAD_MEMBERS)
 
     def loaded(self, names: Iterable[str], now: Timestamps) -> None:
@@ -72,7 +79,7 @@ class ClassicMembership:
                 continue
             group = self._groups[name] = ClassicGroup(name, metadata)
             for member_id in group.members:
-                group.heard_from(member_id, now.steady_ms)
+                group.renew_session(member_id, now.steady_ms)
             if len(group.members) > self._limits.size_max:
                 rebalance.prepare(step, group, self._limits.first_delay_ms)
         decision = step.decision()
@@ -89,7 +96,7 @@ class ClassicMembership:
         return group
 
     def names(self) -> frozenset[str]:
-        """Those too of which nothing is recorded yet, for their first members are still joining."""
+        """The names of all groups, with those whose first members are still joining."""
         return frozenset(self.recorded.keys() | self._groups.keys())
 
     def groups(self) -> Iterator[ClassicGroup]:
@@ -97,7 +104,7 @@ class ClassicMembership:
             yield self._groups.get(name) or ClassicGroup(name, metadata)
 
     def _remembering(self, group: ClassicGroup) -> Callable[[], None]:
-        """What puts a group in the place of the one that a decision was made on."""
+        """Returns the call that replaces the group with the copy on which a decision was made."""
         return partial(self._keep, group)
 
     def _keep(self, group: ClassicGroup) -> None:
@@ -111,13 +118,13 @@ class ClassicMembership:
         step = DecisionBuilder(now)
         group = ClassicGroup(name, metadata)
         for member_id in group.members:
-            group.heard_from(member_id, now.steady_ms)
+            group.renew_session(member_id, now.steady_ms)
         step.record(group, metadata)
         rebalance.prepare(step, group, self._limits.first_delay_ms)
         return step.decision(self._remembering(group))
 
     def hand_over(self, group: ClassicGroup, now: Timestamps) -> MembershipDecision:
-        """A group goes on with the consumer protocol: whoever waits is to ask again."""
+        """Drop a group that goes on with the consumer protocol. Its waiting members have to ask again."""
         step = DecisionBuilder(now)
         for member in group.members.values():
             rebalance.answer_join(step, member, JoinAnswer(ErrorCode.rebalance_in_progress, member.member_id))
@@ -142,7 +149,7 @@ class ClassicMembership:
     # --- what members ask
 
     def join_problem(self, request: JoinRequest) -> ErrorCode:
-        """What is wrong with a JoinGroup whatever the group is: invalid_group_id or invalid_session_timeout."""
+        """The error of a JoinGroup that any group would refuse: invalid_group_id or invalid_session_timeout."""
         if not request.group:
             return ErrorCode.invalid_group_id
         is_allowed = self._limits.session_min_ms <= request.session_timeout_ms <= self._limits.session_max_ms
@@ -169,7 +176,7 @@ class ClassicMembership:
             step.answer(reply, JoinAnswer(ErrorCode.unknown_member_id, request.member_id))
             return step.decision()
         else:
-            # The group is recorded before anybody settles on anything: after a restart it is there, and empty.
+            # The group is recorded before its first generation is complete: after a restart it exists, and is empty.
             created = GroupMetadataValue(state_ms=now.wall_ms)
             group = ClassicGroup(request.group, created)
             step.record(group, created)
@@ -219,13 +226,13 @@ class ClassicMembership:
         if generation != group.generation:
             return Decision((), ErrorCode.illegal_generation)
         answer = ErrorCode.rebalance_in_progress if group.state is PREPARING_REBALANCE else _NONE
-        return Decision((), answer, partial(group.heard_from, member_id, now.steady_ms))
+        return Decision((), answer, partial(group.renew_session, member_id, now.steady_ms))
 
     def has_committed(self, group_name: str, member_id: str, steady_ms: float) -> None:
         """A member has committed offsets: that is as good as a heartbeat, but while the leader assigns."""
         group = self._groups.get(group_name)
         if group is not None and group.state in (STABLE, PREPARING_REBALANCE) and member_id in group.members:
-            group.heard_from(member_id, steady_ms)
+            group.renew_session(member_id, steady_ms)
 
     def leave(
         self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Timestamps
@@ -272,7 +279,7 @@ class ClassicMembership:
         return step.decision(self._remembering(group))
 
     def _expire_sessions(self, step: DecisionBuilder, group: ClassicGroup) -> bool:
-        """Whether there was anything to do."""
+        """Remove members that were silent for too long. Returns True if there were any."""
         now = step.now
         pending = [member_id for member_id, deadline_ms in group.pending_joins.items() if _is_due(deadline_ms, now)]
         due = [member for member in group.members.values() if _is_due(member.session_deadline_ms, now)]
@@ -323,7 +330,7 @@ def _differs(asked: str | None, known: str | None) -> bool:
 
 def _leave(step: DecisionBuilder, group: ClassicGroup, leaving: Leaving) -> ErrorCode:
     if not leaving.member_id:
-        # An administrator takes out whoever has the instance id.
+        # An administrator removes the member that has the instance id.
         member = group.static_member(leaving.instance_id)
         if member is None:
             return ErrorCode.unknown_member_id
@@ -341,3 +348,41 @@ def _leave(step: DecisionBuilder, group: ClassicGroup, leaving: Leaving) -> Erro
 
 def _is_due(deadline_ms: float | None, now: Timestamps) -> bool:
     return deadline_ms is not None and deadline_ms <= now.steady_ms
+
+
+class DescribedMember(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    subscription: bytes
+    assignment: bytes
+
+
+class ClassicGroupDescription(NamedTuple):
+    """`protocol` and what the members said for it are told of a stable group only."""
+
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[DescribedMember, ...] = ()
+
+
+NO_SUCH_GROUP = ClassicGroupDescription(DEAD.value)
+
+
+def describe(group: ClassicGroup) -> ClassicGroupDescription:
+    is_stable = group.state is STABLE
+    members = tuple(
+        DescribedMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.subscription(group.protocol) if is_stable else b"",
+            member.assignment,
+        )
+        for member in group.members.values()
+    )
+    protocol = (group.protocol or "") if is_stable else ""
+    return ClassicGroupDescription(group.state.value, group.protocol_type or "", protocol, members)

@@ -1,4 +1,4 @@
-"""What is recorded of a group of the classic protocol: the generation it last settled on. Key type 2, byte for byte.
+"""The record of a group of the classic protocol: its last complete generation. Key type 2, byte for byte.
 
 key     int16 version 2, string group
 value   int16 version, string protocol type, int32 generation, string? protocol, string? leader,
@@ -55,7 +55,7 @@ class GroupMetadataValue(NamedTuple):
 
 
 class GroupMetadataRecord(NamedTuple):
-    """What a group is from now on, or None when it is gone, and the time of the record."""
+    """The metadata of a group, None when the group is gone, and the time of the record."""
 
     group: str
     metadata: GroupMetadataValue | None
@@ -63,7 +63,7 @@ class GroupMetadataRecord(NamedTuple):
 
     @property
     def news(self) -> str:
-        """What the broker's log says of it."""
+        """The line of the broker's log for this record."""
         if self.metadata is None:
             return "it is no more"
         return f"generation {self.metadata.generation} has {len(self.metadata.members)} members"
@@ -76,7 +76,7 @@ def encode_metadata(record: GroupMetadataRecord) -> Record:
 
 
 def decode_metadata(group: str, record: Record) -> GroupMetadataRecord | None:
-    """None for a version that is not known. Raises WireError for broken bytes."""
+    """The record; None for an unknown version. Raises WireError for broken bytes."""
     if record.value is None:
         return GroupMetadataRecord(group, None, record.timestamp_ms)
     value = FieldReader(record.value)

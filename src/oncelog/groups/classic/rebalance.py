@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncelog.groups.classic.answers import JoinAnswer, SyncAnswer
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup, FirstRebalance
-from oncelog.groups.classic.member import ClassicGroupMember, WaitsForJoin, WaitsForSync
+from oncelog.groups.classic.member import ClassicGroupMember, JoinAnswer, SyncAnswer, WaitsForJoin, WaitsForSync
 from oncelog.groups.classic.state import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE
 from oncelog.wire import ErrorCode
 
@@ -37,7 +36,7 @@ def complete_if_all_joined(step: DecisionBuilder, group: ClassicGroup) -> None:
 
 
 def prepare(step: DecisionBuilder, group: ClassicGroup, first_delay_ms: int) -> None:
-    """Begin a rebalance. Whoever waits for its assignment is told to join again."""
+    """Begin a rebalance. Members that wait for their assignment have to join again."""
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
             group.put(member._replace(assignment=b""))
@@ -91,7 +90,7 @@ def _begin_generation(step: DecisionBuilder, group: ClassicGroup) -> None:
     group.begin_generation()
     for member in group.members.values():
         answer_join(step, member, group.join_answer(member))
-        group.put(member.heard_from(step.now.steady_ms)._replace(waits=None, is_new=False))
+        group.put(member.renew_session(step.now.steady_ms)._replace(waits=None, is_new=False))
     group.sync_deadline_ms = step.now.steady_ms + group.rebalance_timeout_ms
 
 
@@ -104,7 +103,7 @@ def answer_join(step: DecisionBuilder, member: ClassicGroupMember, answer: JoinA
 def answer_syncs(
     step: DecisionBuilder, group: ClassicGroup, error: ErrorCode, assignments: Mapping[str, bytes] | None = None
 ) -> None:
-    """Answer every SyncGroup that waits. From here on the members are to be heard from again."""
+    """Answer every SyncGroup that waits. From here on the members have to send heartbeats again."""
     for member in group.members.values():
         if isinstance(member.waits, WaitsForSync):
             if assignments is None:
@@ -113,7 +112,7 @@ def answer_syncs(
                 assignment = assignments.get(member.member_id, b"")
                 answer = SyncAnswer(error, group.protocol_type, group.protocol, assignment)
             step.answer(member.waits.reply, answer)
-            group.put(member.heard_from(step.now.steady_ms)._replace(waits=None))
+            group.put(member.renew_session(step.now.steady_ms)._replace(waits=None))
 
 
 def remove(step: DecisionBuilder, group: ClassicGroup, member: ClassicGroupMember, error: ErrorCode) -> None:

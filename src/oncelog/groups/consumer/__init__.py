@@ -1,8 +1,7 @@
 """Consumer groups of KIP-848: the coordinator assigns the partitions, and members follow at their own pace."""
 
 from oncelog.groups.consumer.assignment import Assignment, Partition, by_topic
-from oncelog.groups.consumer.description import ConsumerGroupDescription, DescribedConsumer, DescribedTopic
-from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.group import ConsumerGroup, ConsumerGroupDescription, DescribedConsumer, DescribedTopic
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal
 from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember, Progress, Subscription
 from oncelog.groups.consumer.membership import ConsumerMembership, HeartbeatDecision

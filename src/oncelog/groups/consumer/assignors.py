@@ -67,7 +67,8 @@ TOPIC_SHIFT, INDEX_MASK = 32, 2**32 - 1
 
 
 class _Shares:
-    """What each member has while it is worked out. It begins with what it has had, if that is still there for it.
+    """The partitions of each member while they are being assigned. Each member begins with those that it had and still
+    may have.
 
     A partition is a number here, its topic's place among the ids in the upper part and its index in the lower one: sets
     of ten thousand numbers are quick, and a topic's id takes longer to hash than all the rest.
@@ -139,7 +140,7 @@ class _Shares:
                 return
 
     def _balance_topic(self, place: int) -> int:
-        """How many partitions of a topic were moved."""
+        """The number of partitions of a topic that were moved."""
         moved = 0
         givers = list(self._subscribers[place])
         while givers:
@@ -164,7 +165,7 @@ class _Shares:
         return sorted(self._subscribers, key=order)
 
     def _numbered(self, current: Assignment, subscribed: Sequence[int]) -> dict[int, Partition]:
-        """Those partitions that are there, and of topics that are subscribed to, by their numbers."""
+        """The partitions that exist and whose topics are subscribed to, by their numbers."""
         known = {self._ids[place].int: (place << TOPIC_SHIFT, self._sizes[place]) for place in subscribed}
         found = {}
         for one in current:

@@ -6,13 +6,16 @@ SyncGroup is answered with is the coordinator's; a Heartbeat is told to join aga
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from oncelog.coordination import Decision
+from oncelog.coordination.fields import FieldReader, string
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
-from oncelog.groups.consumer.embedded import assignment_of, by_id, read_subscription
+from oncelog.groups.consumer.assignment import Assignment, by_topic
 from oncelog.groups.consumer.group import ConsumerGroup
 from oncelog.groups.consumer.group_change import GroupChange
 from oncelog.groups.consumer.heartbeat import Refusal
@@ -20,9 +23,90 @@ from oncelog.groups.consumer.member import ClassicFacts, ConsumerGroupMember
 from oncelog.groups.consumer.records import ConsumerRecord
 from oncelog.groups.consumer.state import UNRELEASED_PARTITIONS, UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.volatile_state import VolatileState
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
-from oncelog.wire import ErrorCode
+from oncelog.groups.context import KnownTopics, Timestamps
+from oncelog.wire import ErrorCode, WireError
+
+OWNED_VERSION, GENERATION_VERSION, RACK_VERSION = 1, 2, 3
+
+_VERSION_AND_COUNT = struct.Struct(">hi")
+_INT32 = struct.Struct(">i")
+T = TypeVar("T")
+Named = tuple[tuple[str, int], ...]
+"""Partitions by the names of their topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedSubscription:
+    version: int
+    topics: frozenset[str]
+    owned: Named = ()
+    rack: str | None = None
+
+
+def read_subscription(data: bytes) -> EmbeddedSubscription | None:
+    """The subscription; None if the bytes are none."""
+    value = FieldReader(data)
+    try:
+        version, topics = value.int16(), frozenset(_array(value, value.string))
+        _user_data(value)
+        owned = _read_named(value) if version >= OWNED_VERSION else ()
+        if version >= GENERATION_VERSION:
+            value.int32()
+        rack = value.nullable_string() if version >= RACK_VERSION else None
+    except WireError:
+        return None
+    return EmbeddedSubscription(version, topics, owned, rack or None)
+
+
+def read_assignment(data: bytes) -> Named | None:
+    """The assignment; None if the bytes are none, or if the assignor says more than the partitions."""
+    if not data:
+        return ()
+    value = FieldReader(data)
+    try:
+        value.int16()
+        named = _read_named(value)
+        return None if _user_data(value) else named
+    except WireError:
+        return None
+
+
+def write_assignment(version: int, partitions: Iterable[tuple[str, list[int]]]) -> bytes:
+    named = list(partitions)
+    parts = [_VERSION_AND_COUNT.pack(version, len(named))]
+    for topic, indexes in named:
+        parts += (string(topic), _INT32.pack(len(indexes)), *map(_INT32.pack, indexes))
+    return b"".join((*parts, _INT32.pack(-1)))
+
+
+def assignment_of(version: int, assignment: Assignment, topics: KnownTopics) -> bytes:
+    """The bytes of an assignment in this version of the protocol. Partitions of deleted topics are left out."""
+    named = ((topics.with_id(topic_id), indexes) for topic_id, indexes in by_topic(assignment).items())
+    return write_assignment(version, ((topic.name, indexes) for topic, indexes in named if topic is not None))
+
+
+def by_id(named: Named, topics: KnownTopics) -> Assignment:
+    """The partitions of topics that exist."""
+    found = ((topics.named(name), index) for name, index in named)
+    return frozenset((topic.topic_id, index) for topic, index in found if topic is not None)
+
+
+def _read_named(value: FieldReader) -> Named:
+    def topic() -> list[tuple[str, int]]:
+        name = value.string()
+        return [(name, index) for index in _array(value, value.int32)]
+
+    return tuple(partition for partitions in _array(value, topic) for partition in partitions)
+
+
+def _array(value: FieldReader, read: Callable[[], T]) -> list[T]:
+    return [read() for _ in range(value.int32())]
+
+
+def _user_data(value: FieldReader) -> bytes:
+    size_bytes = value.int32()
+    return value.raw(size_bytes) if size_bytes > 0 else b""
+
 
 CONSUMER = "consumer"
 
@@ -32,7 +116,7 @@ JoinDecision = Decision[ConsumerRecord, JoinAnswer]
 
 
 class ClassicMembers:
-    """Those of one group."""
+    """The members of the classic protocol in one consumer group."""
 
     __slots__ = ("_group", "_live", "_topics")
 
@@ -73,7 +157,7 @@ class ClassicMembers:
         return Decision(tuple(turn.records), answer)
 
     def _fits(self, request: JoinRequest) -> bool:
-        """Whether there is a protocol that every member of the classic kind can do."""
+        """True if every member of the classic protocol supports one of the request's protocols."""
         kinds = [member.subscription.classic for member in self._group.members.values()]
         classic = [kind for kind in kinds if kind is not None]
         supporters = Counter(name for kind in classic for name, _ in kind.protocols)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from uuid import UUID
 
-from oncelog.groups.commit_context import MEMBER_EPOCH_VERSION, CommitContext
-from oncelog.groups.consumer.assignment import Assignment, Partition
+from oncelog.groups.consumer.assignment import NO_TOPICS_HASH, NOTHING, Assignment, Partition, by_topic
 from oncelog.groups.consumer.member import NO_LONGER, ConsumerGroupMember
 from oncelog.groups.consumer.records import (
     ConsumerRecord,
@@ -25,8 +25,7 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import ConsumerGroupState
-from oncelog.groups.consumer.topics import NO_TOPICS_HASH
-from oncelog.groups.group_type import GroupType
+from oncelog.groups.context import MEMBER_EPOCH_VERSION, CommitContext, GroupType, KnownTopics
 from oncelog.wire import ErrorCode
 
 FIRST_EPOCH = 1
@@ -182,7 +181,7 @@ class ConsumerGroup:
     def check_commit(
         self, member: CommitContext, partitions: Iterable[Partition], *, in_transaction: bool
     ) -> ErrorCode:
-        """Whether offsets of these partitions may be committed in this member's name (OffsetCommit v9, KIP-848).
+        """Check that offsets of these partitions may be committed in this member's name (OffsetCommit v9, KIP-848).
 
         An epoch that is over is good enough for partitions that the member has had since then.
         """
@@ -204,7 +203,7 @@ class ConsumerGroup:
         return _NONE if all(since is not None and since <= epoch for since in assigned) else stale
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether offsets may be fetched in this member's name (OffsetFetch v9). Nobody needs to name a member."""
+        """Check that offsets may be fetched in this member's name (OffsetFetch v9). A request need not name a member."""
         if member_id is None and epoch < 0:
             return _NONE
         member = self.members.get(member_id or "")
@@ -232,3 +231,48 @@ def preferred_assignor(members: Iterable[ConsumerGroupMember]) -> str | None:
     """The one that most members ask for; None if nobody asks."""
     votes = Counter(assignor for member in members if (assignor := member.subscription.assignor) is not None)
     return max(votes, key=lambda name: votes[name]) if votes else None
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedTopic:
+    topic_id: UUID
+    name: str
+    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumer:
+    """`assignment` is what the member has, also what it is to give up."""
+
+    member: ConsumerGroupMember
+    assignment: tuple[DescribedTopic, ...]
+    target: tuple[DescribedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroupDescription:
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: tuple[DescribedConsumer, ...]
+
+
+def describe_consumers(group: ConsumerGroup, topics: KnownTopics, default_assignor: str) -> ConsumerGroupDescription:
+    def described(partitions: Iterable[Partition]) -> tuple[DescribedTopic, ...]:
+        return tuple(
+            DescribedTopic(topic_id, topic.name, tuple(indexes))
+            for topic_id, indexes in by_topic(partitions).items()
+            if (topic := topics.with_id(topic_id)) is not None
+        )
+
+    members = tuple(
+        DescribedConsumer(
+            member,
+            described((*member.progress.owned, *member.progress.revoking)),
+            described(group.target.get(member.member_id, NOTHING)),
+        )
+        for member in group.members.values()
+    )
+    assignor = group.preferred_assignor() or default_assignor
+    return ConsumerGroupDescription(group.state.value, group.epoch, group.target_epoch.epoch, assignor, members)

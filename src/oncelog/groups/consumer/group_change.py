@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from oncelog.coordination.draft import Draft
-from oncelog.coordination.regex import matching, regex_problem
-from oncelog.groups.consumer.assignment import NOTHING, Assignment
+from oncelog.coordination.decision import Draft
+from oncelog.coordination.names import matching, regex_problem
+from oncelog.groups.consumer.assignment import NOTHING, Assignment, ids_of, metadata_hash
 from oncelog.groups.consumer.assignors import ASSIGNORS, Candidate
 from oncelog.groups.consumer.group import NEVER_MS, ConsumerGroup, preferred_assignor, subscribed_topics, topics_of
 from oncelog.groups.consumer.heartbeat import Refusal
@@ -27,11 +27,8 @@ from oncelog.groups.consumer.records import (
     TargetRecord,
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
-from oncelog.groups.consumer.topics import ids_of, metadata_hash
 from oncelog.groups.consumer.volatile_state import SeenTopics, VolatileState
-from oncelog.groups.consumer_limits import ConsumerLimits
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
+from oncelog.groups.context import ConsumerLimits, KnownTopics, Timestamps
 from oncelog.wire import ErrorCode
 
 REGEX_INTERVAL_MS = 10_000
@@ -60,7 +57,7 @@ class GroupChange:
     # --- members that come and go
 
     def replace_static(self, old: ConsumerGroupMember, member_id: str) -> ConsumerGroupMember:
-        """KIP-345: whoever comes back with an instance id takes over what is kept under it."""
+        """KIP-345: a member that returns with its instance id takes over the state that is kept under it."""
         new = old.renamed(member_id)
         target = self._target.get(old.member_id, NOTHING)
         self._remove(old.member_id)
@@ -127,7 +124,7 @@ class GroupChange:
         return epoch
 
     def _forget_regexes(self) -> None:
-        """Those that nobody is subscribed to any more."""
+        """Forget the regular expressions to which no member is subscribed any more."""
         used = {member.subscription.regex for member in self._members.values()}
         for regex in [regex for regex in self._regexes if regex not in used]:
             del self._regexes[regex]
@@ -180,7 +177,7 @@ class GroupChange:
     # --- the target
 
     def _target_of(self, member: ConsumerGroupMember, epoch: int) -> tuple[int, Assignment]:
-        """What the member is to have, and since which epoch: of a new assignment if it is time for one."""
+        """The member's target assignment and its epoch. Makes a new one for the whole group if it is time for that."""
         last = self._group.target_epoch
         if last.epoch < epoch and self._may_assign(last.assigned_ms):
             self._assign(epoch)

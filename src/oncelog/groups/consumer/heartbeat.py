@@ -16,7 +16,7 @@ CLIENT_ID_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest:
-    """What is None, and a rebalance timeout of -1, has not changed since the last heartbeat."""
+    """A heartbeat. A field that is None, or a rebalance timeout of -1, has not changed since the last heartbeat."""
 
     group: str
     member_id: str
@@ -46,7 +46,7 @@ class HeartbeatRequest:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, and is therefore to be told everything."""
+        """True if the request has every field. Its answer has to have every field, too."""
         has_subscription = self.topics is not None or self.regex is not None
         return self.rebalance_timeout_ms != NO_TIMEOUT and has_subscription and self.owned is not None
 
@@ -78,7 +78,7 @@ class Refusal:
 
 
 def problem(request: HeartbeatRequest, assignors: Collection[str]) -> Refusal | None:
-    """What is wrong with a request whatever the group is: invalid_request or unsupported_assignor."""
+    """The refusal of a request that any group would refuse: invalid_request or unsupported_assignor."""
     text = _missing(request) or (_join_problem(request) if request.is_joining else _epoch_problem(request))
     if text is not None:
         return Refusal(ErrorCode.invalid_request, text)

@@ -16,7 +16,7 @@ NO_TIMEOUT = -1
 
 @dataclass(frozen=True, slots=True)
 class ClassicFacts:
-    """What is known of a member that follows the classic protocol: its session timeout, and what it said in JoinGroup."""
+    """The session timeout and the JoinGroup fields of a member that follows the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -24,7 +24,7 @@ class ClassicFacts:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member asked for. Without a regular expression `regex` is empty."""
+    """The topics, or the pattern, that a member asked for. Without a regular expression `regex` is empty."""
 
     instance_id: str | None = None
     rack: str | None = None
@@ -39,7 +39,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a member has come towards its target. `owned` it may use; `revoking` it has to give up first."""
+    """The state of a member on its way to its target. It may use `owned`; it has to give up `revoking` first."""
 
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
@@ -64,7 +64,7 @@ class Progress:
 
 
 NO_LONGER = Progress(LEAVING_EPOCH, LEAVING_EPOCH)
-"""Of a member whose tombstone is on its way."""
+"""The state of a member while its tombstone is being written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from oncelog.coordination import Decision
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.consumer.assignment import Assignment
 from oncelog.groups.consumer.classic_members import ClassicMembers, JoinDecision
-from oncelog.groups.consumer.description import ConsumerGroupDescription, describe_consumers
-from oncelog.groups.consumer.group import ConsumerGroup
+from oncelog.groups.consumer.group import ConsumerGroup, ConsumerGroupDescription, describe_consumers
 from oncelog.groups.consumer.group_change import GroupChange
 from oncelog.groups.consumer.heartbeat import HeartbeatAnswer, HeartbeatRequest, Refusal, problem
 from oncelog.groups.consumer.member import (
@@ -37,9 +36,7 @@ from oncelog.groups.consumer.records import (
 )
 from oncelog.groups.consumer.state import UNREVOKED_PARTITIONS
 from oncelog.groups.consumer.volatile_state import VolatileState
-from oncelog.groups.consumer_limits import LimitsOfGroups
-from oncelog.groups.timestamps import Timestamps
-from oncelog.groups.topics import KnownTopics
+from oncelog.groups.context import KnownTopics, LimitsOfGroups, Timestamps
 from oncelog.wire import ErrorCode
 
 HeartbeatDecision = Decision[ConsumerRecord, HeartbeatAnswer]
@@ -91,7 +88,7 @@ class ConsumerMembership:
         return VolatileState() if live is None else live.draft()
 
     def _remembering(self, name: str, live: VolatileState) -> Callable[[], None]:
-        """What puts deadlines in the place of those that a decision was made on."""
+        """Returns the call that replaces the deadlines with the copy on which a decision was made."""
 
         def remember() -> None:
             live.keep()
@@ -113,7 +110,7 @@ class ConsumerMembership:
     # --- what members ask
 
     def problem(self, request: HeartbeatRequest) -> Refusal | None:
-        """What is wrong with a request whatever the group is."""
+        """The refusal of a request that any group would refuse."""
         return problem(request, self._limits.of(request.group).assignors)
 
     def no_such_group(self, name: str) -> Refusal:
@@ -176,7 +173,7 @@ class ConsumerMembership:
         return len(group.members) >= self._limits.of(group.name).size_max and member_id not in group.members
 
     def leaving(self, request: HeartbeatRequest, group: ConsumerGroup) -> ConsumerGroupMember | Refusal:
-        """Who leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
+        """The member that leaves, for a while or for good. Errors: unknown_member_id, fenced_instance_id."""
         return _existing(group, request)
 
     def leave_for_a_while(
@@ -289,7 +286,7 @@ def _text(uuid: UUID) -> str:
 def _member_of(
     turn: GroupChange, group: ConsumerGroup, request: HeartbeatRequest, member_id: str
 ) -> ConsumerGroupMember | Refusal:
-    """Whose heartbeat it is: a member's, or that of one who becomes a member."""
+    """The member that sends this heartbeat: a known one, or one that joins with it."""
     if not request.is_joining:
         found = _existing(group, request)
         return found if isinstance(found, Refusal) else _fenced(found, request) or found
@@ -334,7 +331,7 @@ def _is_within(reported: Assignment | None, owned: Iterable[object]) -> bool:
 
 
 def _subscription(before: ConsumerGroupMember, request: HeartbeatRequest) -> Subscription:
-    """What the member asks for now: what the request says, and for the rest what it said before."""
+    """The member's subscription from now on: the fields of the request, and the earlier ones where it has none."""
     said = before.subscription
     timeout_ms = request.rebalance_timeout_ms
     return Subscription(

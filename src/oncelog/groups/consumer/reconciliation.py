@@ -17,7 +17,7 @@ from oncelog.groups.consumer.state import STABLE, UNKNOWN, UNRELEASED_PARTITIONS
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """What one step for a member depends on.
+    """The input of one step of a member.
 
     `reported` is what it says it owns, or None if it does not say; `wanted` the topics
     that it is subscribed to.

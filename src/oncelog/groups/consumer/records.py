@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 class Kind(IntEnum):
-    """What a record is, as its key begins."""
+    """The type of a record, which its key begins with."""
 
     GROUP_EPOCH = 3
     PARTITION_METADATA = 4
@@ -84,7 +84,7 @@ class GroupEpochRecord:
 
     @property
     def news(self) -> str:
-        """What the broker's log says of it."""
+        """The line of the broker's log for this record."""
         return "it is no more" if self.epoch is None else f"it is at epoch {self.epoch}"
 
 
@@ -105,7 +105,7 @@ class MemberRecord:
 
     @property
     def news(self) -> str:
-        """What the broker's log says of it."""
+        """The line of the broker's log for this record."""
         return f"member {self.member_id} {'has left' if self.subscription is None else 'joined, or subscribes anew'}"
 
 

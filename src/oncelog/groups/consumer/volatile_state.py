@@ -1,4 +1,4 @@
-"""What is known of a consumer group while the broker lives, beyond what its log says.
+"""The state of a consumer group that is in memory alone.
 
 After a restart every member has its whole time again, and the topics are looked at anew.
 """
@@ -10,7 +10,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from oncelog.coordination.draft import Draft
+from oncelog.coordination.decision import Draft
 
 
 class SeenTopics(NamedTuple):
@@ -32,7 +32,7 @@ class Deadlines:
     def __init__(self, until_ms: MutableMapping[str, float] | None = None, next_ms: float = math.inf) -> None:
         self._until_ms = {} if until_ms is None else until_ms
         self.next_ms = next_ms
-        """None is before this one. Those that are moved away, or forgotten, leave it as it is."""
+        """The first deadline; None without one. Deadlines that are moved or forgotten do not change it."""
 
     def __setitem__(self, member_id: str, until_ms: float) -> None:
         self._until_ms[member_id] = until_ms
@@ -64,7 +64,7 @@ class Deadlines:
 
 @dataclass(slots=True)
 class VolatileState:
-    """`sessions`: until when a member has to be heard from. `joins` and `syncs`: until when a member of the classic
+    """`sessions`: the deadline for the next heartbeat of a member. `joins` and `syncs`: until when a member of the classic
     protocol has to join again, and to ask for its assignment. `revocations`: until when it has to have given up what is
     another's. `seen`: the version of the topics that the group has been compared with, and the epoch that came of it.
     `regexes_seen`: what its regular expressions have been compared with.

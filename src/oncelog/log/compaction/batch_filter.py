@@ -1,21 +1,98 @@
-"""Which batches and records a cleaning keeps (Kafka's Cleaner, and MemoryRecords.filterTo).
+"""Batches and records that a cleaning keeps (Kafka's Cleaner, CleanedTransactionMetadata and MemoryRecords.filterTo).
 
-Works beside the event loop: it uses nothing but what it was given.
+All of it works beside the event loop: it uses nothing but what it was given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import heapify, heappop
 from typing import NamedTuple
 
 from typing_extensions import Buffer
 
 from oncelog.log.compaction.offset_map import OffsetMap
-from oncelog.log.compaction.transactions import CleanedTransactions
+from oncelog.log.leader_epochs import LeaderEpochs
+from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.producers import ProducerStateEntry
 from oncelog.log.scan import ScannedBatch
-from oncelog.records import BatchHeader, read_control, read_header
+from oncelog.records import BatchHeader, ControlType, EndTransactionMarker, read_control, read_header
 from oncelog.records.kept import KeyedRecord, body_of, keyed_records, with_records, without_records
+
+
+class CleanedTransactions:
+    """Is told of every batch in the order of the log."""
+
+    __slots__ = ("_aborted", "_committed", "_met", "_upcoming", "indexed")
+
+    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """`aborted` are the transactions with records in the part of the log that is read."""
+        self._upcoming = [(one.first_offset, one) for one in aborted]
+        heapify(self._upcoming)
+        # By producer: aborted transactions that have begun, those of them with batches left, and others with batches left.
+        self._aborted: dict[int, AbortedTransaction] = {}
+        self._met: set[int] = set()
+        self._committed: set[int] = set()
+        self.indexed: list[AbortedTransaction] = []
+        """The aborted transactions of which batches are left: readers have to be told of them."""
+
+    def take_batch(self, header: BatchHeader) -> bool:
+        """Note a batch of data; return whether it was aborted."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._met.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def take_marker(self, header: BatchHeader, marker: EndTransactionMarker | None) -> bool:
+        """Note a control batch; return whether it ends a transaction of which nothing is left."""
+        self._begin_up_to(header.last_offset)
+        producer_id = header.producer_id
+        if marker is None:
+            return False
+        if marker.control is ControlType.COMMIT:
+            is_needed = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not is_needed
+        aborted = self._aborted.pop(producer_id, None)
+        is_needed = producer_id in self._met
+        self._met.discard(producer_id)
+        if aborted is not None and is_needed:
+            self.indexed.append(aborted)
+        return not is_needed
+
+    def _begin_up_to(self, offset: int) -> None:
+        while self._upcoming and self._upcoming[0][0] <= offset:
+            _, aborted = heappop(self._upcoming)
+            self._aborted.setdefault(aborted.producer_id, aborted)
+
+
+class HeaderCheck:
+    """Is told of every batch in the order of the log."""
+
+    __slots__ = ("_epochs", "_last_epoch")
+
+    def __init__(self, epochs: LeaderEpochs) -> None:
+        self._epochs = epochs
+        self._last_epoch = -1
+
+    def problem(self, header: BatchHeader, end_offset: int) -> str | None:
+        """What cannot be right in a segment that ends at `end_offset`; None if nothing is.
+
+        That a batch does not begin before the one in front of it ends, whoever reads them has seen.
+        """
+        if header.next_offset > end_offset:
+            return f"the offset is {header.base_offset}"
+        epoch, written = header.leader_epoch, self._epochs.epoch_of(header.base_offset)
+        if written not in (-1, epoch):
+            return f"the leader epoch is {epoch}, and {written} wrote that offset"
+        if not self._last_epoch <= epoch <= self._epochs.latest:
+            return f"the leader epoch is {epoch}, after {self._last_epoch} and with {self._epochs.latest} as the latest"
+        self._last_epoch = epoch
+        return None
 
 
 class LastRecord(NamedTuple):

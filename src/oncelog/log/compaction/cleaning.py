@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog.environment import Disk, Syncable
-from oncelog.log.compaction.batch_filter import BatchFilter, KeptBatch, LastRecord
-from oncelog.log.compaction.cleaned_segment import CleanedSegment
+from oncelog.log.compaction.batch_filter import BatchFilter, CleanedTransactions, HeaderCheck, KeptBatch, LastRecord
+from oncelog.log.compaction.cleaned_segment import CleanedSegment, SegmentGroup, groups_of
 from oncelog.log.compaction.dirt import Dirt
-from oncelog.log.compaction.grouping import SegmentGroup, groups_of
-from oncelog.log.compaction.header_check import HeaderCheck
 from oncelog.log.compaction.offset_map import OffsetMap
-from oncelog.log.compaction.transactions import CleanedTransactions
 from oncelog.log.config import LogConfig
 from oncelog.log.leader_epochs import LeaderEpochs
 from oncelog.log.outcome import AbortedTransaction

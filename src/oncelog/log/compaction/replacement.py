@@ -14,8 +14,8 @@ from collections.abc import Callable
 from struct import Struct
 
 from oncelog.environment import Disk
-from oncelog.log.damage import DamagedLogError
 from oncelog.log.names import LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX, offset_name, offset_of
+from oncelog.log.outcome import DamagedLogError
 from oncelog.log.scan import Scan
 
 CLEANED = ".cleaned"

@@ -1,10 +1,13 @@
-"""What an inspection finds, and what a start of the broker would make of it."""
+"""Facts and findings of an inspection, and what a start of the broker would make of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+
+from oncelog.log.inspection.walk import Damage
+from oncelog.log.outcome import AbortedTransaction
 
 
 class Severity(Enum):
@@ -41,3 +44,40 @@ class Finding:
 
 
 Report = Callable[[Finding], None]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfPartition:
+    """What the rest of the data directory says of a partition.
+
+    `was_clean`: the broker closed it, and everything below the recovery point is all there is. Below `gaps_below`
+    compaction may have left gaps. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
+    journal is not at hand. `has_own_checkpoint`: a start knows which transactions were aborted.
+    """
+
+    name: str
+    was_clean: bool = False
+    lost_power: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    gaps_below: int = 0
+    index_interval_bytes: int = 4096
+    leader_epoch_max: int | None = None
+    has_own_checkpoint: bool = False
+
+
+@dataclass(slots=True)
+class SegmentFacts:
+    """What was found in a segment. `end_offset` is where it should end, if that is known.
+
+    `is_exact`: every transaction in it is known from its beginning.
+    """
+
+    path: str
+    base_offset: int
+    damages: list[Damage] = field(default_factory=list)
+    aborted: list[AbortedTransaction] = field(default_factory=list)
+    wrong_indexes: list[str] = field(default_factory=list)
+    size_bytes: int = 0
+    end_offset: int | None = None
+    is_exact: bool = True

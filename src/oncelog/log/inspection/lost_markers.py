@@ -1,8 +1,8 @@
-"""Which transactions ended where a partition lost its batches.
+"""Transactions that ended among lost batches, and the batches that a repair writes in their place.
 
 A marker that is lost would leave its transaction open, and the marker of the next one would be taken for its own. The
-transaction index has a second copy of every ABORT; what began before the damage and was not aborted by it either goes on behind
-it, or was committed in it.
+transaction index has a second copy of every ABORT. A transaction that began before the damage and was not aborted in it either
+goes on behind it, or was committed in it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,20 @@ from dataclasses import dataclass, field
 
 from oncelog.log.inspection.walk import Damage
 from oncelog.log.outcome import AbortedTransaction
-from oncelog.log.producers import Producers
-from oncelog.log.replaying import replay
+from oncelog.log.producers import Producers, replay
 from oncelog.log.scan import ScannedBatch
-from oncelog.records import ControlType, read_control
+from oncelog.log.segment import RELATIVE_OFFSET_MAX
+from oncelog.records import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    BatchHeader,
+    ControlType,
+    control_batch,
+    read_control,
+)
+from oncelog.records.batch import MAGIC, seal
 
 Walk = Callable[[], Iterator[tuple[str, ScannedBatch | Damage]]]
 """The batches and damages of a whole partition, each with the path of its segment; again with each call."""
@@ -177,3 +187,48 @@ def _end(
         LostMarker(offset, control, producer_id, state.epoch, coordinator_epoch, state.last_timestamp_ms, is_known)
     )
     producers.record_marker(control, producer_id, state.epoch, coordinator_epoch, state.last_timestamp_ms, offset)
+
+
+def stand_in(first_offset: int, next_offset: int, leader_epoch: int, markers: Sequence[LostMarker] = ()) -> bytes:
+    """The bytes for the offsets from `first_offset` to `next_offset`: the markers where they were, and nothing else."""
+    parts = []
+    offset = first_offset
+    for marker in markers:
+        parts.append(_empty(offset, marker.offset, leader_epoch))
+        parts.append(
+            control_batch(
+                marker.control,
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                marker.timestamp_ms,
+                base_offset=marker.offset,
+                leader_epoch=leader_epoch,
+            )
+        )
+        offset = marker.offset + 1
+    parts.append(_empty(offset, next_offset, leader_epoch))
+    return b"".join(parts)
+
+
+def _empty(first_offset: int, next_offset: int, leader_epoch: int) -> bytes:
+    if first_offset >= next_offset:
+        return b""
+    delta = next_offset - 1 - first_offset
+    assert delta <= RELATIVE_OFFSET_MAX, "a segment has no more offsets"
+    header = BatchHeader(
+        base_offset=first_offset,
+        batch_length=0,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=delta,
+        base_timestamp_ms=NO_TIMESTAMP,
+        max_timestamp_ms=NO_TIMESTAMP,
+        producer_id=NO_PRODUCER_ID,
+        producer_epoch=NO_PRODUCER_EPOCH,
+        base_sequence=NO_SEQUENCE,
+        record_count=0,
+    )
+    return seal(header, b"")

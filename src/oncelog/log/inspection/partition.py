@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from oncelog.environment import Disk
 from oncelog.log.config import EPOCH_MAX, EPOCH_MIN
-from oncelog.log.inspection.epoch_check import EpochCheck, read_epochs
-from oncelog.log.inspection.findings import AtStart, Finding, Report, Severity
-from oncelog.log.inspection.index_checks import OffsetIndexCheck, Problem, TimeIndexCheck, check_transaction_index
-from oncelog.log.inspection.producer_check import ProducerCheck
-from oncelog.log.inspection.record_check import problem_inside
-from oncelog.log.inspection.walk import Damage, SegmentWalk
+from oncelog.log.inspection.checks import (
+    EpochCheck,
+    OffsetIndexCheck,
+    Problem,
+    ProducerCheck,
+    TimeIndexCheck,
+    check_transaction_index,
+    read_epochs,
+)
+from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition, Report, SegmentFacts, Severity
+from oncelog.log.inspection.walk import Damage, SegmentWalk, problem_inside
 from oncelog.log.names import (
     DELETED,
     LEADER_EPOCHS,
@@ -24,48 +29,10 @@ from oncelog.log.names import (
     offset_name,
     offset_of,
 )
-from oncelog.log.outcome import AbortedTransaction
 from oncelog.log.scan import ScannedBatch
 
 LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
 INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
-
-
-@dataclass(frozen=True, slots=True)
-class KnownOfPartition:
-    """What the rest of the data directory says of a partition.
-
-    `was_clean`: the broker closed it, and everything below the recovery point is all there is. Below `gaps_below`
-    compaction may have left gaps. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
-    journal is not at hand. `has_own_checkpoint`: a start knows which transactions were aborted.
-    """
-
-    name: str
-    was_clean: bool = False
-    lost_power: bool = False
-    recovery_point: int = 0
-    log_start_offset: int = 0
-    gaps_below: int = 0
-    index_interval_bytes: int = 4096
-    leader_epoch_max: int | None = None
-    has_own_checkpoint: bool = False
-
-
-@dataclass(slots=True)
-class SegmentFacts:
-    """What was found in a segment. `end_offset` is where it should end, if that is known.
-
-    `is_exact`: every transaction in it is known from its beginning.
-    """
-
-    path: str
-    base_offset: int
-    damages: list[Damage] = field(default_factory=list)
-    aborted: list[AbortedTransaction] = field(default_factory=list)
-    wrong_indexes: list[str] = field(default_factory=list)
-    size_bytes: int = 0
-    end_offset: int | None = None
-    is_exact: bool = True
 
 
 @dataclass(slots=True)
@@ -279,7 +246,7 @@ class _Inspection:
             what += f" ({damage.size_bytes} bytes)"
         self._say(found.path, what, at_start, offset=damage.first_offset, position=damage.position, severity=severity)
         if damage.healed is None and damage.next_offset != damage.first_offset:
-            self._facts.producers.is_exact = False
+            self._facts.producers.lose(damage.first_offset, damage.next_offset)
 
     def _finish_indexes(
         self, found: SegmentFacts, indexes: tuple[OffsetIndexCheck, TimeIndexCheck], *, is_last: bool

@@ -1,9 +1,9 @@
-"""A disk that is looked at and never written, with what a start would put back into its files from the write-ahead log."""
+"""A disk that is read and never written, with the bytes that a start would put back from the write-ahead log, and its lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple, NoReturn
 
 from typing_extensions import Buffer
 
@@ -144,3 +144,29 @@ class ReadOnlyDisk:
 
     def watch(self, path: str, remedy: str) -> None:
         _never()
+
+
+CHUNK_BYTES = 64 * 1024
+
+
+class FileLine(NamedTuple):
+    """A line without its end; the last one may have none, and is not whole then."""
+
+    position: int
+    data: bytes
+    is_whole: bool
+
+
+def lines_of(disk: Disk, path: str) -> Iterator[FileLine]:
+    file = disk.open(path)
+    try:
+        start, rest = 0, b""
+        for position in range(0, file.size_bytes, CHUNK_BYTES):
+            *whole, rest = (rest + file.read(position, CHUNK_BYTES)).split(b"\n")
+            for data in whole:
+                yield FileLine(start, data, True)
+                start += len(data) + 1
+        if rest:
+            yield FileLine(start, rest, False)
+    finally:
+        file.close()

@@ -1,4 +1,4 @@
-"""Reading a segment that may be damaged: every whole batch, and what lies between them.
+"""Reading a segment that may be damaged: every whole batch, and the bytes between them.
 
 A start stops at the first bytes that are no batch. Here the search goes on behind them, so that one damaged batch does not hide
 the others. The CRC-32C does not cover base offset, length, leader epoch and magic: where the rest of a batch is whole, those are
@@ -12,9 +12,40 @@ from dataclasses import dataclass
 
 from oncelog.environment import File
 from oncelog.log.scan import ScannedBatch
-from oncelog.records import HEADER_BYTES, BatchHeader, read_header
-from oncelog.records.batch import LENGTH_PREFIX_BYTES, MAGIC
-from oncelog.records.checksum import crc32c
+from oncelog.records import HEADER_BYTES, BatchHeader, RecordsError, crc32c, decode_batch, read_control, read_header
+from oncelog.records.batch import LENGTH_PREFIX_BYTES, MAGIC, check_body
+
+
+def problem_inside(batch: ScannedBatch, *, has_gaps: bool) -> str | None:
+    """What is wrong with the records of a batch; None if nothing is. A batch without records keeps its offsets alone."""
+    header = batch.header
+    begin = batch.position_in_data
+    data = batch.data[begin : begin + header.size_bytes]
+    try:
+        if header.is_control:
+            read_control(data)
+        elif header.record_count == 0:
+            return None if header.size_bytes == HEADER_BYTES else "a batch without records has bytes for them"
+        elif header.record_count == header.last_offset_delta + 1:
+            check_body(data, header)
+        elif has_gaps:
+            return _problem_of_compacted(data, header.base_offset, header.last_offset)
+        else:
+            return f"{header.record_count} records have {header.last_offset_delta + 1} offsets"
+    except RecordsError as error:
+        return str(error)
+    return None
+
+
+def _problem_of_compacted(data: bytes, first_offset: int, last_offset: int) -> str | None:
+    """Compaction takes records away, and leaves the others where they were."""
+    before = first_offset - 1
+    for record in decode_batch(data):
+        if not before < record.offset <= last_offset:
+            return f"a record has offset {record.offset}, behind {before}"
+        before = record.offset
+    return None
+
 
 CHUNK_BYTES = 1024 * 1024
 MAGIC_AT = 16

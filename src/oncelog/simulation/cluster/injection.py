@@ -11,7 +11,6 @@ from random import Random
 from oncelog.broker import slices
 from oncelog.client import requests
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.coordination import start
 from oncelog.simulation.clients import ClientNode
 from oncelog.simulation.cluster.faults import ClusterFault
 from oncelog.simulation.cluster.member_node import MemberNode
@@ -202,9 +201,9 @@ class ClusterInjection:
     def _stop(self, random: Random) -> None:
         broker = self._any(random)
         core, process = broker.served, broker.process
-        if core is None or core.membership is None:
+        if core is None:
             return
-        handed_over = start(core.membership.hand_over())
+        handed_over = core.hand_over()
 
         def stop() -> None:
             # Whoever has asked for that does stop, also after the last fault: the controller counts on it no more.

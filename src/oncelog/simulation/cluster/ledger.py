@@ -120,12 +120,12 @@ class Ledger:
     def _check_stable(self, what: str, partition: Partition) -> None:
         """A new leader may not know yet how far the one before had come. It says nothing of its end until it has all of that."""
         committed = self._committed[partition.topic, partition.index]
-        log, leading = partition.log, partition.leading
+        log = partition.log
         before, stable = committed.last_stable_offset, log.last_stable_offset
         if (
-            leading is not None
+            partition.role is LEADER
             and partition.leader_epoch == committed.newest_epoch
-            and log.high_watermark >= leading.epoch_start_offset
+            and log.high_watermark >= partition.leading.epoch_start_offset
         ):
             _must(
                 before <= stable, f"{what}: the last stable offset is {stable}, and that of another leader was {before}"

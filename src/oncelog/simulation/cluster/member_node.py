@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 
 from oncelog.broker import BrokerCore, Environment, Readiness
-from oncelog.cluster.asking import SessionEndedError
+from oncelog.cluster.zookeeper.asking import SessionEndedError
+from oncelog.cluster.zookeeper_metadata import ZooKeeperMetadata
+from oncelog.environment import BrokerNetwork
 from oncelog.simulation.broker_node import RETRY_START_MS, BrokerNode
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
 from oncelog.simulation.disk import SimulatedDisk
@@ -74,14 +77,13 @@ class MemberNode(BrokerNode):
 
     def environment(self, process: Process) -> Environment:
         session_ms = int(self.settings["zookeeper.session.timeout.ms"])
-        return (
-            super()
-            .environment(process)
-            ._replace(
-                network=SimulatedLinks(process, self._network),
-                zookeeper=SimulatedZooKeeper(self._ensemble, process, self._random, session_ms),
-            )
-        )
+        zookeeper = SimulatedZooKeeper(self._ensemble, process, self._random, session_ms)
+        new_metadata = partial(ZooKeeperMetadata, zookeeper, self.links(process))
+        return super().environment(process)._replace(new_metadata=new_metadata)
+
+    def links(self, process: Process) -> BrokerNetwork:
+        """Its way to the other brokers."""
+        return SimulatedLinks(process, self._network)
 
     def stop(self) -> None:
         """As a signal stops it; one that still starts is killed."""

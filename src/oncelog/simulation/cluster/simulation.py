@@ -17,15 +17,13 @@ from oncelog.simulation.cluster.metadata import ClusterMetadata
 from oncelog.simulation.cluster.written_states import WrittenStates
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 from oncelog.simulation.disk import SimulatedDisk
-from oncelog.simulation.driving import MINUTE_MS, Driver
 from oncelog.simulation.events import Event, EventQueue, stream
-from oncelog.simulation.given_producer_ids import GivenProducerIds
-from oncelog.simulation.history import Outcome, RunHistory
+from oncelog.simulation.expectations import GivenProducerIds
+from oncelog.simulation.history import Outcome, PlainCommits, RunHistory
 from oncelog.simulation.keyed import KeyedHistory
 from oncelog.simulation.network import Network
-from oncelog.simulation.plain_commits import PlainCommits
 from oncelog.simulation.population import Population, busy_client, ends_of, uncopied
-from oncelog.simulation.report import Report, failure_of, report_of
+from oncelog.simulation.report import MINUTE_MS, Driver, Report, failure_of, report_of
 from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.simulation.workload import PARTITIONS
 

@@ -13,9 +13,8 @@ from inspect import signature
 from typing import Any
 
 from oncelog.client.security import PLAINTEXT
+from oncelog.spark.options.rows import SINK_ROWS, SOURCE_ROWS
 from oncelog.spark.options.security_options import security_of
-from oncelog.spark.options.sink_option_rows import SINK_ROWS
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
 from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
 from oncelog.spark.options.values import OptionValues, boolean, positive, positive_int32
 

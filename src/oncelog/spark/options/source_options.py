@@ -11,8 +11,8 @@ from oncelog.client.security import Security
 from oncelog.client.values import IsolationLevel
 from oncelog.spark.options import boundaries
 from oncelog.spark.options.boundaries import Boundary
+from oncelog.spark.options.rows import SOURCE_ROWS
 from oncelog.spark.options.security_options import security_of
-from oncelog.spark.options.source_option_rows import SOURCE_ROWS
 from oncelog.spark.options.subscription import TopicSelection, subscription
 from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
 from oncelog.spark.options.values import (
@@ -26,6 +26,32 @@ from oncelog.spark.options.values import (
 )
 
 T = TypeVar("T")
+
+ANY_INPUT = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "any"}
+"""In the place of what a pipeline names by itself, where options are checked before it is known."""
+TOPICS = "the topics to read are named by themselves"
+COMMITTED = (
+    "without a checkpoint a pipeline goes on from its committed offsets, and only its first start is earliest or latest"
+)
+TRIGGER = "without a checkpoint there is no trigger that could wait"
+SAID_OTHERWISE = {
+    "kafka.bootstrap.servers": "input and output are on one cluster, which is named by itself",
+    "assign": TOPICS,
+    "subscribe": TOPICS,
+    "subscribepattern": TOPICS,
+    "startingoffsets": COMMITTED,
+    "startingtimestamp": COMMITTED,
+    "startingoffsetsbytimestamp": COMMITTED,
+    "startingoffsetsbytimestampstrategy": COMMITTED,
+    "endingoffsets": COMMITTED,
+    "endingtimestamp": COMMITTED,
+    "endingoffsetsbytimestamp": COMMITTED,
+    "maxoffsetspertrigger": "max_offsets_per_batch is the limit of a pipeline without a checkpoint",
+    "minoffsetspertrigger": TRIGGER,
+    "maxtriggerdelay": TRIGGER,
+    "includeheaders": "include_headers says it in a pipeline without a checkpoint",
+}
+"""Options in lower case that the pipeline itself sets for each micro-batch, and why the user does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +146,15 @@ def check_options(options: Mapping[str, str]) -> None:
         stream, batch = map(str, wrong)
         raise OptionError(stream if stream == batch else f"as a stream: {stream}; as a batch read: {batch}")
     warn_of_inert(SOURCE_ROWS, options, Scope.SOURCE)
+
+
+def check_source_options(options: Mapping[str, str]) -> None:
+    """Raise OptionError for an option that is not known, is wrong, or is not for the user to set."""
+    for name in options:
+        said = SAID_OTHERWISE.get(name.lower())
+        if said is not None:
+            raise OptionError(f"option {name}: {said}")
+    parse_options({**ANY_INPUT, **options}, streaming=False)
 
 
 def _error(options: Mapping[str, str], streaming: bool) -> OptionError | None:

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 
 from oncelog.client.values import TopicPartition
-from oncelog.spark.options.java_pattern import PatternError, compiled
 from oncelog.spark.options.table import OptionError
+from oncelog.spark.options.topic_pattern import PatternError, compiled
 from oncelog.spark.options.values import OptionValues
 
 
@@ -73,7 +73,5 @@ def _pattern(text: str) -> str:
     try:
         compiled(text)
     except PatternError as error:
-        raise OptionError(
-            f"option subscribePattern cannot be read as a regular expression of Java's: {error}"
-        ) from None
+        raise OptionError(f"option subscribePattern: {error}") from None
     return text

@@ -25,6 +25,7 @@ SPARKS_DAEMON = "pyspark.daemon"
 """The program that what looks for sources, makes one and plans a read is forked from; no setting names another."""
 
 OWN_DAEMON = "oncelog.spark.session.daemon"
+CORES_VARIABLE = "ONCELOG_SESSION_CORES"
 HIDE_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """What Spark's worker looks for in its environment when it tells of an error."""
 
@@ -82,3 +83,9 @@ def _program() -> str:
     """The module that this process, or the one that it was forked from, was started with."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return "" if spec is None else spec.name
+
+
+def session_cores() -> int:
+    """The cores of the local session that `build_session` has started; for any other, those of the driver's machine."""
+    told = os.environ.get(CORES_VARIABLE, "")
+    return int(told) if told.isdecimal() else os.cpu_count() or 1

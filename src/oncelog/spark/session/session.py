@@ -15,11 +15,10 @@ from pyspark.sql import SparkSession
 
 from oncelog.spark import private
 from oncelog.spark.plan import is_local
-from oncelog.spark.session.class_archive import class_archive, start_from
-from oncelog.spark.session.connect import refuse_connect, refuse_remote
-from oncelog.spark.session.cores import CORES_VARIABLE, local_cores
+from oncelog.spark.query import refuse_connect, refuse_remote
 from oncelog.spark.session.java import Java, cache_directory, find_java, use_java
-from oncelog.spark.session.spark_home import use_installed_pyspark
+from oncelog.spark.session.python_worker import CORES_VARIABLE
+from oncelog.spark.session.spark_home import class_archive, start_from, use_installed_pyspark
 
 SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
@@ -82,6 +81,14 @@ def planner_environment(master: str | None) -> dict[str, str]:
     """
     cores = {CORES_VARIABLE: str(local_cores(master))} if master is not None and is_local(master) else {}
     return {THREADS_VARIABLE: "1", **cores}
+
+
+def local_cores(master: str) -> int:
+    """The cores of a master on this machine: local, local[2], local[*], local[2,4]."""
+    asked = master.removeprefix("local").strip("[]").split(",")[0]
+    if asked.isdecimal():
+        return int(asked)
+    return (os.cpu_count() or 1) if asked == "*" else 1
 
 
 @contextmanager

@@ -8,10 +8,15 @@ second in each of four processes, one after the other. Without the archives Pyth
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
+
+from oncelog.spark import private
+from oncelog.spark.session.java import Java
 
 PARTS = ("bin", "jars", "sbin", "conf")
 """What Spark's launcher looks for in SPARK_HOME."""
@@ -51,3 +56,78 @@ def _link(link: Path, target: Path) -> None:
     unfinished = link.with_name(f"{link.name}.{os.getpid()}")
     unfinished.symlink_to(target)
     unfinished.replace(link)
+
+
+OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
+"""What Spark's launcher gives to the JVM of a session beside the options in its settings."""
+
+QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""An archive that does not fit is no concern of the user's."""
+
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For a JVM that lives for seconds: do not compile for long what is not run for long."""
+
+END_SECONDS_MAX = 120
+
+
+class ArchiveError(Exception):
+    """There is no archive that a session could start from."""
+
+
+def class_archive(spark_home: Path, java: Java) -> Path:
+    """Where the archive is, or is to be."""
+    return spark_home / f"classes-{java.version}-{sha256(bytes(java.home)).hexdigest()[:16]}.jsa"
+
+
+def start_from(archive: Path) -> None:
+    """Have the next JVM start from the archive, if there is one."""
+    # Java takes only one of the two: whoever makes an archive starts without.
+    if archive.is_file() and "-XX:ArchiveClassesAtExit" not in os.environ.get(OPTIONS_VARIABLE, ""):
+        _add_options(f"-XX:SharedArchiveFile={archive} {QUIET}")
+
+
+@contextmanager
+def recorded(archive: Path, java: Java) -> Iterator[None]:
+    """Have the JVM of the session that is started in here archive the classes it has loaded.
+
+    Raises ArchiveError behind that, and leaves none, if this Java can make no archive, or would not start from it.
+    """
+    program = str(java.home / "bin" / "java")
+    unfinished = archive.with_name(f"{archive.name}.{os.getpid()}")
+    before = os.environ.get(OPTIONS_VARIABLE)
+    _add_options(f"-XX:ArchiveClassesAtExit={unfinished} {QUIET} {QUICK}")
+    try:
+        yield
+        class_path = _end_java()
+        # An archive builds on one of Java's own classes, which a Java cut down to its modules does not bring.
+        if not _starts(program, "-version"):
+            raise ArchiveError(f"{program} brings no archive of its own classes, on which this one would build")
+        if not _starts(program, f"-XX:SharedArchiveFile={unfinished}", "-cp", class_path, "-version"):
+            raise ArchiveError(f"{program} does not start from what it archives")
+        unfinished.replace(archive)
+    finally:
+        unfinished.unlink(missing_ok=True)
+        if before is None:
+            del os.environ[OPTIONS_VARIABLE]
+        else:
+            os.environ[OPTIONS_VARIABLE] = before
+
+
+def _starts(program: str, *arguments: str) -> bool:
+    """Whether Java starts from an archive of classes, and not without."""
+    return subprocess.run([program, "-Xshare:on", *arguments], capture_output=True, check=False).returncode == 0
+
+
+def _add_options(options: str) -> None:
+    os.environ[OPTIONS_VARIABLE] = f"{os.environ.get(OPTIONS_VARIABLE, '')} {options}".strip()
+
+
+def _end_java() -> str:
+    """Stop the session, and return its class path. Java ends when nobody holds its input, and writes the archive then."""
+    java, class_path = private.end_session()
+    java.stdin.close()
+    try:
+        java.wait(END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        raise ArchiveError(f"Java did not end within {END_SECONDS_MAX} s") from None
+    return class_path

@@ -20,7 +20,7 @@ from oncelog.client.values import TopicPartition
 from oncelog.records import Codec
 from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.sink.key_partitions import NO_KEY, key_partitions
-from oncelog.spark.sink.unwritable import (
+from oncelog.spark.sink.writable import (
     NO_TOPIC_SENTENCE,
     Limits,
     Policy,
@@ -150,7 +150,7 @@ class RowEncoder:
     ) -> tuple[list[EncodedBatch], list[Unwritable]]:
         """The rows of one target; `rows` says where in their group they are."""
         # Imports Numba, which a driver whose tasks encode the rows has no use for.
-        from oncelog.records.arrow import arrow_to_batches
+        from oncelog.records.from_arrow import arrow_to_batches
 
         topic = self.targets.partitions[target].topic
         limit = self.limits.batch_bytes_max.get(topic)

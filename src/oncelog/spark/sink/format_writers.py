@@ -21,17 +21,23 @@ from oncelog.spark.older_pyspark import DataSourceStreamArrowWriter
 from oncelog.spark.query import QUERY_ID_PROPERTY, QueryError
 from oncelog.spark.session.python_worker import told_in_one_sentence
 from oncelog.spark.shipping import Shipped
-from oncelog.spark.sink.batch_write import is_written
+from oncelog.spark.sink.batch_write import WriteIdError, is_written, record_partitions, was_written, write_entries
 from oncelog.spark.sink.delivery import DriverPump
-from oncelog.spark.sink.encoded_task import EncodedTask, EncodingJob, MicroBatch, StagedDelivery
+from oncelog.spark.sink.encoded_task import (
+    EncodedTask,
+    EncodingJob,
+    MicroBatch,
+    StagedDelivery,
+    StagingError,
+    new_staging,
+    staging_root,
+)
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.hanging import HangingTransaction
-from oncelog.spark.sink.output_topics import TopicLimits, output_topics, row_encoder
+from oncelog.spark.sink.output import TopicLimits, output_topics, row_encoder
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.staging import StagingError, new_staging, staging_root
 from oncelog.spark.sink.stream_commit import StreamSettings, commit_micro_batch
 from oncelog.spark.sink.transaction import AttemptsExhausted
-from oncelog.spark.sink.write_record import WriteIdError, record_partitions, was_written, write_entries
 from oncelog.spark.sink.writer import Writer, open_client
 
 BATCH_ID_PROPERTY = "streaming.sql.batchId"

@@ -22,7 +22,7 @@ from oncelog.client import (
     TopicPartition,
     UnsupportedVersion,
 )
-from oncelog.coordination.placement import partition_for
+from oncelog.coordination.internal_topics import partition_for
 from oncelog.wire import ErrorCode
 
 CHAPTER = 'docs/spark.md has "When a transaction hangs"'

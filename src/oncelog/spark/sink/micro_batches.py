@@ -21,14 +21,12 @@ from oncelog.client import (
     TransactionalIdExpired,
 )
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
-from oncelog.spark.java_errors import raised_as_spark_tells_it
+from oncelog.spark.causes import raised_as_spark_tells_it
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
 from oncelog.spark.plan import Expectation
-from oncelog.spark.query import QueryError, RunningQuery, refuse, running_query
-from oncelog.spark.session.connect import SparkConnectError, refuse_connect
+from oncelog.spark.query import QueryError, RunningQuery, SparkConnectError, refuse, refuse_connect, running_query
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.fence import FenceProgress, FenceRecord, Verdict
-from oncelog.spark.sink.own_input import named_outputs, refuse_own_input
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writer import Writer, cluster_of, decided, look_first, open_client, skipped_report
 from oncelog.wire import ErrorCode
@@ -253,7 +251,7 @@ class ExactlyOnceSink:
             read = read.where_it_is(client)
         if not read.end and self._settings.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
-        refuse_own_input(self._settings, read.topics, named_outputs(self._settings))
+        self._settings.refuse_own_input(read.topics, self._settings.named_outputs)
         return read
 
     def _write_in(self, asked: _AskedBatch, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
@@ -266,7 +264,7 @@ class ExactlyOnceSink:
 
         def entries(written: list[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
             nonlocal record
-            refuse_own_input(self._settings, read.topics, (item.topic for item in written))
+            self._settings.refuse_own_input(read.topics, (item.topic for item in written))
             record = run.record(batch_id, read)
             return run.entries(record, read)
 

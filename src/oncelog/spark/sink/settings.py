@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from oncelog.client.net.settings import parse_addresses
 from oncelog.client.security import PLAINTEXT, Security
 from oncelog.records import BATCH_BYTES_MAX, Codec
 from oncelog.spark.plan import Mode, parse_mode
-from oncelog.spark.sink.unwritable import Policy
+from oncelog.spark.query import QueryError
+from oncelog.spark.sink.writable import Policy
 
 QUERY_PLACEHOLDER = "{query}"
 """It stands for the query's name in a transactional id or a group."""
@@ -40,6 +42,25 @@ class SinkSettings:
     unwritable: Policy
     dead_letter_topic: str | None
     security: Security
+
+    @property
+    def named_outputs(self) -> tuple[str | None, str | None]:
+        """The topics that are written whatever the rows say."""
+        return self.topic, self.dead_letter_topic
+
+    def refuse_own_input(self, read: Collection[str], written: Iterable[str | None]) -> None:
+        """Raise QueryError where a topic is read and written: a query that reads what it writes has no end.
+
+        `read` are the topics of the output's cluster that are read. With `write_to_input` the user allows it.
+        """
+        both = set(read).intersection(written)
+        if self.write_to_input or not both:
+            return
+        named = "" if self.topic is not None else "name the output with topic=..., for the column `topic` says it now; "
+        raise QueryError(
+            f"topic {min(both)!r} is read and written by this query, which would read what it writes, without end: {named}"
+            "write to another topic, or say write_to_input=True (writeToInput) where that is meant"
+        )
 
 
 def sink_settings(

@@ -19,14 +19,13 @@ from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputCluste
 from oncelog.spark.checkpoint import BatchOffsets, CheckpointError, CheckpointFiles, LocalFiles, batch_offsets
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.offsets import from_json, is_offsets, topic_ids
-from oncelog.spark.options.locations import LOCAL, scheme_and_path
 from oncelog.spark.options.table import OptionError
+from oncelog.spark.options.values import LOCAL, scheme_and_path
 from oncelog.spark.query import QueryError
 from oncelog.spark.sink import fence
 from oncelog.spark.sink.delivery import DriverPump
 from oncelog.spark.sink.encoded_task import EncodedTask, StagedDelivery
 from oncelog.spark.sink.fence import FenceRecord, Verdict
-from oncelog.spark.sink.own_input import named_outputs, refuse_own_input
 from oncelog.spark.sink.settings import QUERY_PLACEHOLDER, SinkSettings, sink_settings
 from oncelog.spark.sink.writer import Writer, decided, look_first, open_client, skipped_report
 
@@ -109,8 +108,8 @@ def commit_micro_batch(settings: StreamSettings, tasks: Sequence[EncodedTask], b
         read = _input(client, batch_offsets(files, batch_id))
         if not read.end and sink.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with option topic")
-        written = [*named_outputs(sink), *(item.topic for item in delivery.partitions)]
-        refuse_own_input(sink, read.topics, written)
+        written = [*sink.named_outputs, *(item.topic for item in delivery.partitions)]
+        sink.refuse_own_input(read.topics, written)
         age_ms = time.time() * 1000 - read.planned_ms
         name = settings.query_name
         batch = fence.Batch(query_id, batch_id, read.end_digest, read.start_digest, read.start, age_ms, name)

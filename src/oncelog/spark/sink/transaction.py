@@ -21,12 +21,13 @@ from oncelog.client import (
 )
 from oncelog.client.producer.producing import EPOCH_MAX
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
-from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing
+from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing, difference
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.hanging import SettledPartitions
-from oncelog.spark.sink.refusals import with_advice
 from oncelog.spark.sink.settings import SinkSettings
-from oncelog.spark.sink.tally import difference
+from oncelog.wire import ErrorCode
+
+TOO_LARGE = frozenset({ErrorCode.message_too_large, ErrorCode.record_list_too_large})
 
 
 class AttemptsExhausted(Exception):
@@ -213,3 +214,14 @@ def has_gone_on(
 ) -> bool:
     """Whether a group has committed anything, for any of these partitions, that was not read of it before."""
     return any(read.get(partition) != committed for partition, committed in found.items())
+
+
+def with_advice(refused: BrokerRefused) -> BrokerRefused:
+    """The refusal of a transaction's request; any that needs no advice as it is."""
+    if refused.error not in TOO_LARGE:
+        return refused
+    return BrokerRefused(
+        refused.error,
+        f"{refused.message}: a record batch is larger than the topic's max.message.bytes; raise that, or set "
+        "batch_bytes_max (kafka.batch.size) below it",
+    )

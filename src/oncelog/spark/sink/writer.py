@@ -9,20 +9,25 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from oncelog.client import BrokerRefused, Client, OffsetAndMetadata, ProducerIdentity, TopicPartition
+from oncelog.client import BrokerRefused, Client, ClientError, OffsetAndMetadata, ProducerIdentity, TopicPartition
 from oncelog.spark.metrics import BatchReport
 from oncelog.spark.plan import Expectation
 from oncelog.spark.shipping import refuse_executors
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.broker_settings import offsets_retention_ms
 from oncelog.spark.sink.delivery import SPARK_ERRORS, BatchDelivery, DeliveryChanged
 from oncelog.spark.sink.hanging import stable_offsets
-from oncelog.spark.sink.last_record import LastFenceRecord
+from oncelog.spark.sink.kept_groups import LastFenceRecord
 from oncelog.spark.sink.output import Output
-from oncelog.spark.sink.refusals import of_taking
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.transaction import Committed, SinkTransactions
 from oncelog.spark.wait_log import answered
+from oncelog.wire import ErrorCode
+
+OFFSETS_RETENTION = "offsets.retention.minutes"
+MINUTE_MS = 60_000
+UNSEEN_RETENTION_MS = 24 * 60 * MINUTE_MS
+"""The default of Kafka before 2.0; since then it is 7 days (KIP-186)."""
+TIMEOUT_LIMIT = "transaction.max.timeout.ms"
 
 TIME_SETTING = "call_timeout_ms, kafka.max.block.ms"
 """How an argument and an option say for how long an answer is waited for."""
@@ -72,6 +77,22 @@ def decided(client: Client, settings: SinkSettings, progress: fence.FenceProgres
     return fence.decide(progress, batch, lambda: offsets_retention_ms(client), trust_checkpoint=trust)
 
 
+def broker_setting(client: Client, name: str) -> str | None:
+    """A setting of the broker with the lowest number; None where this user may not see it."""
+    try:
+        node = min(client.describe_cluster().nodes, key=lambda node: node.node_id)
+        entries = client.describe_configs(broker=node.node_id)[str(node.node_id)]
+    except ClientError:
+        return None
+    return next((entry.value for entry in entries if entry.name == name), None)
+
+
+def offsets_retention_ms(client: Client) -> int:
+    """After how long a broker may forget what a group has committed."""
+    minutes = broker_setting(client, OFFSETS_RETENTION)
+    return UNSEEN_RETENTION_MS if minutes is None else int(minutes) * MINUTE_MS
+
+
 class Writer:
     """Owns the transactional id from the moment it is made; what the group had committed is read after that, never before."""
 
@@ -83,7 +104,7 @@ class Writer:
             with _told(settings, f"transactional id {settings.transactional_id!r}"):
                 self._transactions = SinkTransactions(settings, self.client)
         except BrokerRefused as refused:
-            advice = of_taking(refused, settings, self.client)
+            advice = _advice_on_taking(refused, settings, self.client)
             self.client.close()
             raise advice from None
         except BaseException:
@@ -213,4 +234,17 @@ def _report(batch_id: int, delivery: BatchDelivery, committed: Committed, starte
         total_ms=time.monotonic() * 1000 - started_ms,
         identity=committed.identity,
         unwritable=delivery.unwritable,
+    )
+
+
+def _advice_on_taking(refused: BrokerRefused, settings: SinkSettings, client: Client) -> BrokerRefused:
+    """The refusal of a transactional id."""
+    if refused.error is not ErrorCode.invalid_transaction_timeout:
+        return refused
+    limit_ms = broker_setting(client, TIMEOUT_LIMIT)
+    limit = f"its {TIMEOUT_LIMIT}" if limit_ms is None else f"{limit_ms}, its {TIMEOUT_LIMIT}"
+    return BrokerRefused(
+        refused.error,
+        f"transaction_timeout_ms (kafka.transaction.timeout.ms) is {settings.transaction_timeout_ms}, and the broker "
+        f"allows at most {limit}; ask for less, or raise that limit",
     )

@@ -15,10 +15,9 @@ from oncelog.client.net.rights import topic_error
 from oncelog.client.values import IsolationLevel, OffsetSpec, TopicPartition
 from oncelog.spark.offsets import IdsByTopic, Offsets
 from oncelog.spark.options.boundaries import Boundary
-from oncelog.spark.options.java_pattern import compiled
-from oncelog.spark.options.source_options import SourceOptions
+from oncelog.spark.options.source_options import ConnectionOptions, SourceOptions
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.source.client import open_client
+from oncelog.spark.options.topic_pattern import compiled
 from oncelog.spark.source.errors import NoAnswerError
 from oncelog.spark.wait_log import WaitLog
 from oncelog.wire import ErrorCode
@@ -28,6 +27,17 @@ T = TypeVar("T")
 NO_OFFSET = -1
 
 logger = logging.getLogger("oncelog.spark")
+
+
+def open_client(connection: ConnectionOptions) -> Client:
+    return Client(
+        connection.bootstrap_servers,
+        client_id=connection.client_id,
+        request_timeout_ms=connection.request_timeout_ms,
+        connect_timeout_ms=connection.connect_timeout_ms,
+        call_timeout_ms=connection.api_timeout_ms,
+        security=connection.security,
+    )
 
 
 class SourceCluster:

@@ -34,8 +34,7 @@ from oncelog.spark.older_pyspark import (
 )
 from oncelog.spark.options.source_options import SourceOptions
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.session.cores import session_cores
-from oncelog.spark.session.python_worker import settled, told_in_one_sentence
+from oncelog.spark.session.python_worker import session_cores, settled, told_in_one_sentence
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.source import planning
 from oncelog.spark.source.cluster import SourceCluster

@@ -15,7 +15,7 @@ from oncelog.client.consumer.readings import FetchedBatches
 from oncelog.client.errors import BrokerRefused, OffsetOutOfRange, RetriesExhausted
 from oncelog.client.values import IsolationLevel
 from oncelog.spark.options.source_options import ConnectionOptions, FetchOptions, SourceOptions
-from oncelog.spark.source.client import open_client, open_fetcher
+from oncelog.spark.source.cluster import open_client
 from oncelog.spark.source.errors import DataLossError, NoAnswerError, NoRecordsError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.wait_log import WaitLog
@@ -83,6 +83,22 @@ def _rows(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.
                         read_committed=settings.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
                     )
             _stop_all(fetcher)
+
+
+def open_fetcher(connection: ConnectionOptions, fetch: FetchOptions) -> Fetcher:
+    return Fetcher(
+        connection.bootstrap_servers,
+        client_id=connection.client_id,
+        isolation_level=fetch.isolation_level,
+        min_bytes=fetch.min_bytes,
+        max_wait_ms=fetch.max_wait_ms,
+        max_bytes=fetch.max_bytes,
+        partition_bytes=fetch.partition_bytes,
+        request_timeout_ms=connection.request_timeout_ms,
+        connect_timeout_ms=connection.connect_timeout_ms,
+        call_timeout_ms=connection.api_timeout_ms,
+        security=connection.security,
+    )
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Judges what clients did with a log: whether anything was lost, duplicated, aborted and yet seen, or out of order."""
 
-from oncelog.testing.checker.anomalies import Anomaly, AnomalyFinding, CheckReport, CountsAsFault
-from oncelog.testing.checker.history import (
+from oncelog.checking.anomalies import Anomaly, AnomalyFinding, CheckReport, CountsAsFault
+from oncelog.checking.history import (
     ConsumerChange,
     ConsumerStep,
     Ending,
@@ -10,7 +10,7 @@ from oncelog.testing.checker.history import (
     RecordedPoll,
     RecordedSend,
 )
-from oncelog.testing.checker.judging import check
+from oncelog.checking.judging import check
 from oncelog.testing.checker.reading import HistoryError, read_history
 from oncelog.testing.checker.recording import HistoryWriter, OperationRecorder, ProcessRecorder, SendRecorder
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from oncelog.testing.checker.history import ConsumerChange, JsonScalar, Key, RecordedPoll, RecordedSend
+from oncelog.checking.history import ConsumerChange, JsonScalar, Key, RecordedPoll, RecordedSend
 
 INVOKE = "invoke"
 ENDINGS = ("ok", "failed", "info")

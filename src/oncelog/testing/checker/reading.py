@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oncelog.testing.checker.history import (
+from oncelog.checking.anomalies import shown
+from oncelog.checking.history import (
     ConsumerChange,
     ConsumerStep,
     Ending,
@@ -32,7 +33,6 @@ from oncelog.testing.checker.lines import (
     refuse,
     time_of,
 )
-from oncelog.testing.checker.wording import shown
 
 
 class HistoryError(Exception):

@@ -13,7 +13,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Any
 
-from oncelog.testing.checker.history import JsonScalar, Key
+from oncelog.checking.history import JsonScalar, Key
 from oncelog.testing.checker.lines import checked_key, checked_offset, checked_value
 
 

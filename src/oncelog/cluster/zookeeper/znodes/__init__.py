@@ -1,48 +1,46 @@
 """Kafka's znodes as values and bytes: what Apache Kafka 3.9 keeps in ZooKeeper, byte for byte."""
 
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.cluster.zookeeper.znodes.brokers import BrokerZnode, ListenerEndpoint, decode_broker
 from oncelog.cluster.zookeeper.znodes.cluster import (
+    DEFAULT_ENTITY,
     PRODUCER_IDS_IN_A_BLOCK,
+    BrokerZnode,
+    ConfigEntity,
     ControllerZnode,
     FeatureStatus,
     FeatureZnode,
+    ListenerEndpoint,
     ProducerIdBlock,
+    decode_broker,
     decode_cluster_id,
+    decode_config,
+    decode_config_change,
     decode_controller,
     decode_controller_epoch,
     decode_feature,
     decode_producer_id_block,
-    encode_cluster_id,
-    encode_controller_epoch,
-)
-from oncelog.cluster.zookeeper.znodes.configs import (
-    DEFAULT_ENTITY,
-    ConfigEntity,
-    decode_config,
-    decode_config_change,
     decode_shared_settings,
     desanitize,
+    encode_cluster_id,
     encode_config,
+    encode_controller_epoch,
     sanitize,
 )
 from oncelog.cluster.zookeeper.znodes.json_text import ZnodeError
-from oncelog.cluster.zookeeper.znodes.orders import (
-    decode_isr_change,
-    decode_log_dir_event,
-    decode_preferred_replica_election,
-    decode_reassignments,
-    encode_isr_change,
-    encode_log_dir_event,
-    encode_preferred_replica_election,
-    encode_reassignments,
-)
 from oncelog.cluster.zookeeper.znodes.topics import (
     AssignedReplicas,
     PartitionStateZnode,
     TopicZnode,
+    decode_isr_change,
+    decode_log_dir_event,
     decode_partition_state,
+    decode_preferred_replica_election,
+    decode_reassignments,
     decode_topic,
+    encode_isr_change,
+    encode_log_dir_event,
+    encode_preferred_replica_election,
+    encode_reassignments,
 )
 
 __all__ = [

@@ -6,9 +6,20 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from urllib.parse import quote, unquote_plus
 
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.cluster.zookeeper.znodes.json_text import INT_MAX, JsonObject, ZnodeError, encode
+from oncelog.cluster.zookeeper.znodes.json_text import INT_MAX, JsonObject, ZnodeError, encode, in_order_of_java
+
+BROKER_VERSION = 5
+STRING_BYTES_MAX = 2**15 - 1
+"""Of a string in a message."""
+PLAINTEXT = "PLAINTEXT"
+SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
+DEFAULT_ENTITY = "<default>"
+CONFIG_VERSION = 1
+CHANGE_VERSION = 2
 
 CONTROLLER_VERSION = 2
 NO_KRAFT_EPOCH = -1
@@ -147,3 +158,152 @@ def decode_feature(data: bytes) -> FeatureZnode:
         if not 1 <= lowest[name] <= level:
             raise found.fail(f"the levels of {name} are none")
     return FeatureZnode(features, FeatureStatus(status), version)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerEndpoint:
+    """Where clients reach a listener. The name of a listener is in capitals."""
+
+    listener: str
+    host: str
+    port: int
+    security_protocol: str = PLAINTEXT
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerZnode:
+    """`features` are the lowest and highest level of each that the broker supports; ZooKeeper's Kafka writes none."""
+
+    endpoints: tuple[ListenerEndpoint, ...]
+    timestamp_ms: int
+    rack: str | None = None
+    features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    jmx_port: int = -1
+
+    def encode(self) -> bytes:
+        """Host and port are there for clients that know no endpoints, and those know PLAINTEXT only."""
+        plain = next((one for one in self.endpoints if one.security_protocol == PLAINTEXT), None)
+        features = {name: {"min_version": low, "max_version": high} for name, (low, high) in self.features.items()}
+        rack = {"rack": self.rack} if self.rack is not None else {}
+        return encode(
+            {
+                "features": features,
+                "listener_security_protocol_map": {one.listener: one.security_protocol for one in self.endpoints},
+                "endpoints": tuple(map(str, self.endpoints)),
+                **rack,
+                "jmx_port": self.jmx_port,
+                "port": plain.port if plain is not None else -1,
+                "host": plain.host if plain is not None else None,
+                "version": BROKER_VERSION,
+                "timestamp": str(self.timestamp_ms),
+            }
+        )
+
+
+def decode_broker(broker_id: int, data: bytes) -> BrokerZnode:
+    """Versions 1 to 5, and later ones that keep their fields. Raises ZnodeError."""
+    found = JsonObject.parse(paths.broker(broker_id), data)
+    version = found.int32("version")
+    if version < 1:
+        raise found.fail(f"there is no version {version}")
+    if version == 1:
+        endpoints: tuple[ListenerEndpoint, ...] = (
+            ListenerEndpoint(PLAINTEXT, found.string("host"), found.int32("port")),
+        )
+    else:
+        endpoints = _endpoints(found)
+    rack = found.optional_string("rack")
+    if any(len(text.encode()) > STRING_BYTES_MAX for text in (rack or "", *map(str, endpoints))):
+        raise found.fail("that is too long to be told to anybody")
+    return BrokerZnode(
+        endpoints,
+        found.long_in_string("timestamp") if found.has("timestamp") else -1,
+        rack,
+        found.optional_field("features").each(_levels),
+        found.int32("jmx_port"),
+    )
+
+
+def _endpoints(found: JsonObject) -> tuple[ListenerEndpoint, ...]:
+    protocols = dict(zip(SECURITY_PROTOCOLS, SECURITY_PROTOCOLS, strict=True))
+    if found.has("listener_security_protocol_map"):
+        named = found.field("listener_security_protocol_map").each(JsonObject.string)
+        protocols = {listener.upper(): protocol.upper() for listener, protocol in named.items()}
+    endpoints = []
+    for text in found.strings("endpoints"):
+        matched = _ENDPOINT.fullmatch(text)
+        if matched is None:
+            raise found.fail(f"{text!r} is no endpoint")
+        listener, host, port = matched.groups()
+        protocol = protocols.get(listener.upper())
+        if protocol not in SECURITY_PROTOCOLS:
+            raise found.fail(f"the listener {listener} has no security protocol that there is")
+        endpoints.append(ListenerEndpoint(listener.upper(), host, found.number("a port", port), protocol))
+    return tuple(endpoints)
+
+
+def _levels(features: JsonObject, name: str) -> tuple[int, int]:
+    levels = features.field(name)
+    return levels.int32("min_version"), levels.int32("max_version")
+
+
+def sanitize(name: str) -> str:
+    """A name of a user or a client as a part of a path (Kafka's Sanitizer). Topics, brokers and addresses go as they are."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    return unquote_plus(name)
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    return encode({"version": CONFIG_VERSION, "config": {name: config[name] for name in in_order_of_java(config)}})
+
+
+def decode_config(entity_type: str, entity: str, data: bytes) -> dict[str, str]:
+    """Without data, or without settings, there are none. Raises ZnodeError."""
+    return _decode(paths.config(entity_type, entity), data)
+
+
+def decode_shared_settings(data: bytes) -> dict[str, str]:
+    """What the brokers of the cluster share. It is written as the settings of an entity are. Raises ZnodeError."""
+    return _decode(paths.SHARED_SETTINGS, data)
+
+
+def _decode(path: str, data: bytes) -> dict[str, str]:
+    if not data:
+        return {}
+    return JsonObject.parse(path, data).optional_field("config").each(JsonObject.string)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntity:
+    """Whose settings have changed. `entity` is what follows the kind in the path: users has also alice/clients/c%201."""
+
+    entity_type: str
+    entity: str
+
+    def encode(self) -> bytes:
+        return encode({"version": CHANGE_VERSION, "entity_path": f"{self.entity_type}/{self.entity}"})
+
+
+def decode_config_change(name: str, data: bytes) -> ConfigEntity:
+    """Versions 1 and 2; `name` is that of the notification below /config/changes. Raises ZnodeError."""
+    found = JsonObject.parse(f"{paths.CONFIG_CHANGES}/{name}", data)
+    match found.int32("version"):
+        case 1:
+            change = ConfigEntity(found.string("entity_type"), found.string("entity_name"))
+        case 2:
+            entity_type, slash, entity = found.string("entity_path").partition("/")
+            if not slash:
+                raise found.fail("its path names no entity")
+            change = ConfigEntity(entity_type, entity)
+        case version:
+            raise found.fail(f"there is no version {version}")
+    if change.entity_type not in paths.CONFIG_TYPES:
+        raise found.fail(f"there are no settings of {change.entity_type}")
+    return change

@@ -1,0 +1,1 @@
+"""Commands for a cluster: `oncelog cluster` and `oncelog zookeeper`."""

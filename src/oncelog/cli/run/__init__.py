@@ -1,0 +1,1 @@
+"""`oncelog run`, and `oncelog prepare`, which makes its sessions start sooner."""

@@ -1,0 +1,156 @@
+"""What the controller has to tell each broker, in order: one request at a time, until the broker answers or is gone."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from oncelog.cluster.channel import ChannelError
+from oncelog.cluster.controller.actions import BrokerRequest
+from oncelog.cluster.controller.requests import Message, Messages, address
+from oncelog.cluster.controller.values import RegisteredBroker
+from oncelog.cluster.zookeeper.asking import within
+from oncelog.coordination import Parked, sleep, start
+from oncelog.environment import Clock
+
+PAUSE_MS = 100
+"""Kafka's RequestSendThread rests as long before it tries again."""
+
+ANSWERED_WITHIN_MS = 500
+"""So long whoever keeps pace with the brokers waits for one: many times what it takes for what is sent at once."""
+
+OnAnswer = Callable[[BrokerRequest, Any], None]
+
+
+class Asking(Protocol):
+    """A channel to one broker."""
+
+    async def ask(self, api_key: int, version: int, body: Any, timeout_ms: float) -> Any: ...
+
+    def close(self) -> None: ...
+
+
+class Needs(Protocol):
+    """What of the broker is needed here."""
+
+    clock: Clock
+
+    def open_channel(self, broker_id: int, host: str, port: int) -> Asking: ...
+
+
+class BrokerQueue:
+    """Of one broker in one epoch: what was queued for the one before it is lost with it, and need not be said again."""
+
+    def __init__(
+        self, needs: Needs, broker: RegisteredBroker, listener: str, timeout_ms: int, on_answer: OnAnswer
+    ) -> None:
+        self.epoch = broker.epoch
+        self._clock = needs.clock
+        reached = address(broker, listener)
+        assert reached is not None, "a broker without the listener is left out"
+        self._channel = needs.open_channel(broker.broker_id, *reached)
+        self._timeout_ms = timeout_ms
+        self._on_answer = on_answer
+        self._waiting: deque[tuple[BrokerRequest, Message]] = deque()
+        self._is_busy = False
+        self._is_closed = False
+        self._is_late = False
+
+    def add(self, request: BrokerRequest, message: Message) -> None:
+        self._waiting.append((request, message))
+        if not self._is_busy:
+            start(self._send())
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting) and not self._is_late
+
+    def wait_no_longer(self) -> None:
+        """What is not answered by now takes long: nobody waits again before all of it is."""
+        self._is_late = bool(self._waiting)
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._waiting.clear()
+        self._channel.close()
+
+    async def _send(self) -> None:
+        self._is_busy = True
+        while self._waiting:
+            request, (api_key, version, body) = self._waiting[0]
+            answer = await self._channel.ask(api_key, version, body, self._timeout_ms)
+            if self._is_closed:
+                return
+            if isinstance(answer, ChannelError):
+                await sleep(self._clock, PAUSE_MS)
+                continue
+            self._waiting.popleft()
+            if not self._waiting:
+                self._is_late = False
+            self._on_answer(request, answer)
+        self._is_busy = False
+
+
+class BrokerQueues:
+    def __init__(self, needs: Needs, controller_id: int, listener: str, timeout_ms: int, on_answer: OnAnswer) -> None:
+        self._needs = needs
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._on_answer = on_answer
+        self._messages = Messages(controller_id, listener)
+        self._queues: dict[int, BrokerQueue] = {}
+        self._all_told: Parked[None] | None = None
+        self._in_time: Parked[None] | None = None
+
+    def send(self, request: BrokerRequest, broker: RegisteredBroker) -> None:
+        queue = self._queues.get(broker.broker_id)
+        if queue is None or queue.epoch != broker.epoch:
+            if queue is not None:
+                queue.close()
+            queue = BrokerQueue(self._needs, broker, self._listener, self._timeout_ms, self._answered)
+            self._queues[broker.broker_id] = queue
+        queue.add(request, self._messages.message(request))
+
+    def all_told(self) -> Parked[None]:
+        """Released when every broker has answered everything, or is gone."""
+        if self._all_told is None:
+            self._all_told = Parked()
+            self._see_whether_all_are_told()
+        return self._all_told or Parked.ready(None)
+
+    async def keep_pace(self) -> None:
+        """Wait until brokers have answered everything. One that takes too long is waited for once, until it has."""
+        if any(queue.is_waited_for for queue in self._queues.values()):
+            self._in_time = Parked()
+            await within(self._needs.clock, ANSWERED_WITHIN_MS, self._in_time)
+            for queue in self._queues.values():
+                queue.wait_no_longer()
+
+    def _answered(self, request: BrokerRequest, answer: Any) -> None:
+        self._on_answer(request, answer)
+        self._see_whether_all_are_told()
+
+    def _see_whether_all_are_told(self) -> None:
+        if self._all_told is not None and all(queue.is_empty for queue in self._queues.values()):
+            told, self._all_told = self._all_told, None
+            told.release(None)
+        if self._in_time is not None and not any(queue.is_waited_for for queue in self._queues.values()):
+            in_time, self._in_time = self._in_time, None
+            in_time.release(None)
+
+    def keep(self, registered: dict[int, RegisteredBroker]) -> None:
+        """Brokers that are gone are asked no more."""
+        for broker_id in self._queues.keys() - registered.keys():
+            self._queues.pop(broker_id).close()
+        self._see_whether_all_are_told()
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.close()
+        self._queues.clear()
+        self._see_whether_all_are_told()

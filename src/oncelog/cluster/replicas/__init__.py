@@ -1,0 +1,1 @@
+"""Replicas of this broker: what the controller orders, leading and following, and changes of in-sync sets."""
