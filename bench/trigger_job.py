@@ -58,18 +58,9 @@ class AtLeastOnceSink:
         self._connection = Connection(job.bootstrap_servers)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        delivery, _ = self._output.encode(rows, batch_id, self._expected)
+        delivery = self._output.encode(rows, batch_id, self._expected)
         delivery.send(
-            Producing(
-                bootstrap_servers=self._settings.bootstrap_servers,
-                transactional_id=None,
-                client_id=self._settings.client_id,
-                request_timeout_ms=self._settings.request_timeout_ms,
-                delivery_timeout_ms=self._settings.delivery_timeout_ms,
-                identity=self._identity(),
-                version=TransactionVersion.TV1,
-                security=self._settings.security,
-            )
+            Producing(self._settings, transactional_id=None, identity=self._identity(), version=TransactionVersion.TV1)
         )
         delivery.close()
 

@@ -140,14 +140,14 @@ class AdministeredBroker:
         )
         self.cluster_configs.follow(self.topics)
         self.auto_creation = AutoTopicCreation(self.clock, self.settings, self.topics)
-        self.alterations = ClusterAlterations(self)
+        self.alterations = ClusterAlterations(self.clock, self.cluster_configs, node_id, self.settings, self.zookeeper)
         progress = StartProgress()
         for reached in Readiness:
             if reached > progress.reached:
                 progress.reach(reached)
         self.access = Access(self.settings, None)
         self._dispatch = Dispatch(
-            self, CLUSTER_APIS, self.access, self.clock, WorkersAtOnce(), progress, _fail, lambda: False
+            (self,), CLUSTER_APIS, self.access, self.clock, WorkersAtOnce(), progress, _fail, lambda: False
         )
         self._connection = ClientConnection()
 

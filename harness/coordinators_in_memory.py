@@ -23,7 +23,7 @@ from oncelog.broker.coordinators.known_brokers import (
     MarkersOfProducer,
     OneBroker,
 )
-from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
+from oncelog.broker.coordinators.markers import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition
 from oncelog.coordination import Parked
 from oncelog.log import Appended, Origin

@@ -18,18 +18,18 @@ from oncelog.replication import (
     AskOffsets,
     Becomes,
     BeginAgain,
-    EpochAsked,
     EpochEnd,
+    EpochRequest,
     FetchedFromLeader,
     Follower,
-    LeaderAndIsrTold,
+    LeaderAndIsrState,
     LeaderReplica,
     Step,
     Truncate,
     decide,
     divergence,
 )
-from oncelog.replication.fetch_session import AskedPartition
+from oncelog.replication.fetch_session import PartitionFetch
 from oncelog.wire import ErrorCode
 
 KEY = (TOPIC, INDEX)
@@ -79,7 +79,7 @@ class Replicas:
         self.brokers = {one: Broker(one, seed * 10 + one, truncates_on_fetch, config) for one in BROKERS}
         self.committed = b""
         self.high_watermarks: dict[tuple[int, int], int] = {}
-        self.told = LeaderAndIsrTold(1, 0, BROKERS, 0, 1, BROKERS)
+        self.told = LeaderAndIsrState(1, 0, BROKERS, 0, 1, BROKERS)
         for one in BROKERS:
             self.tell(one)
 
@@ -243,7 +243,7 @@ class Replicas:
         for step in follower.fetch_answered(KEY, answer, log, self.now_ms):
             self._apply(one, step, answer)
 
-    def _epoch_end(self, one: Broker, asked: EpochAsked) -> tuple[ErrorCode, EpochEnd]:
+    def _epoch_end(self, one: Broker, asked: EpochRequest) -> tuple[ErrorCode, EpochEnd]:
         leader = self.brokers[one.leader or 0]
         error = self._epoch_problem(leader, asked.current_leader_epoch)
         if error is not ErrorCode.none:
@@ -260,7 +260,7 @@ class Replicas:
             return ErrorCode.unknown_leader_epoch
         return ErrorCode.none if leader.role.is_leader else ErrorCode.not_leader_or_follower
 
-    def _answer(self, one: Broker, leader: Broker, asked: AskedPartition, size_bytes_max: int) -> FetchedFromLeader:
+    def _answer(self, one: Broker, leader: Broker, asked: PartitionFetch, size_bytes_max: int) -> FetchedFromLeader:
         """What a leader does with a follower's Fetch, as Kafka's Partition.fetchRecords."""
         log = leader.replica.log
         error = self._epoch_problem(leader, asked.current_leader_epoch)

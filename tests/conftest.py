@@ -4,10 +4,11 @@ kafka            an Apache Kafka 4.3.1 node, one for the whole run
 oncelog_broker   our broker in its own process, one for the whole run
 secured_kafka    an Apache Kafka node with TLS, SASL and an authorizer, one for the whole run
 tokens           where the clients of that one get their tokens
-oncelog_cluster  three of our brokers over a ZooKeeper, once for the whole run
+oncelog_cluster  three of our brokers over that ZooKeeper, once for the whole run
 log              a node of each, one after the other: the test runs twice, and marked `on_a_cluster` three times
 new_kafka, new_oncelog   makers of nodes that a test may kill and start again
 zookeeper        an empty chroot of a ZooKeeper that runs for the whole run: what a client connects to
+new_chroot       a maker of such chroots, for clusters that do not stop their ZooKeeper
 new_zookeeper    a maker of ensembles of ZooKeeper that a test may kill and start again
 new_kafka_cluster   a maker of clusters of Apache Kafka 3.9.1 with ZooKeeper
 new_cluster      a maker of clusters of brokers of both kinds: new_cluster("oncelog", "kafka", "oncelog")
@@ -35,6 +36,7 @@ from harness.oncelog_cluster import OncelogCluster, OncelogMember
 from harness.oncelog_process import OncelogNode
 from harness.processes import BrokerProcess
 from harness.requirements import NOT_RUN
+from harness.scheduling import OneSparkSession, uses_session
 from harness.secured_kafka import CLIENT_ID, CLIENT_SECRET, SecuredKafka
 from harness.token_endpoint import TokenEndpoint, token_endpoint
 from harness.zookeeper import ZooKeeperEnsemble
@@ -49,7 +51,9 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 HERE = Path(__file__).parent
 SUMMARY = "summary"
 ON_A_CLUSTER_SHARE = 4
-"""Of what runs on one broker of ours and of Apache's already, a whole run takes one in so many on three brokers."""
+"""A whole run takes one in so many of the tests that have run on one broker on three brokers, too."""
+ON_APACHE_SHARE = 3
+"""A whole run takes one in so many of the tests that run on our broker on Apache's, too: that one does not change."""
 A_WHOLE_RUN = 1000
 """With fewer tests than this somebody has chosen them, and all of them run."""
 QUICK_GROUPS = {
@@ -114,8 +118,10 @@ def oncelog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Oncelog
 
 
 @pytest.fixture(scope="session")
-def oncelog_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OncelogCluster]:
-    cluster = OncelogCluster(tmp_path_factory.mktemp("oncelog-cluster"), **KEEP_RECORDS)
+def oncelog_cluster(
+    tmp_path_factory: pytest.TempPathFactory, new_chroot: Callable[[], str]
+) -> Iterator[OncelogCluster]:
+    cluster = OncelogCluster(tmp_path_factory.mktemp("oncelog-cluster"), zookeeper_connect=new_chroot(), **KEEP_RECORDS)
     cluster.start()
     yield cluster
     cluster.kill()
@@ -147,10 +153,16 @@ def zookeeper_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Z
     ensemble.stop()
 
 
+@pytest.fixture(scope="session")
+def new_chroot(zookeeper_of_the_run: ZooKeeperEnsemble) -> Callable[[], str]:
+    """Make places in that ZooKeeper, HOST:PORT/CHROOT: clusters that leave it running need none of their own."""
+    return lambda: zookeeper_of_the_run.make_chroot(unique("test"))
+
+
 @pytest.fixture
-def zookeeper(zookeeper_of_the_run: ZooKeeperEnsemble) -> str:
+def zookeeper(new_chroot: Callable[[], str]) -> str:
     """HOST:PORT/CHROOT, where this test has ZooKeeper to itself."""
-    return zookeeper_of_the_run.make_chroot(unique("test"))
+    return new_chroot()
 
 
 @pytest.fixture
@@ -168,11 +180,14 @@ def new_kafka_cluster(tmp_path: Path) -> Iterator[Callable[..., ZooKeeperKafkaCl
 
 
 @pytest.fixture
-def new_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
-    """Start a cluster for this test alone, of the kinds of brokers that it names, and their ZooKeeper."""
+def new_cluster(tmp_path: Path, new_chroot: Callable[[], str]) -> Iterator[Callable[..., Cluster]]:
+    """Start a cluster for this test alone, of the kinds of brokers that it names, over the ZooKeeper of the run."""
     yield from _maker(
         lambda number, *kinds, **settings: Cluster(
-            tmp_path / f"cluster-{number}", [BROKERS[kind] for kind in kinds], **settings
+            tmp_path / f"cluster-{number}",
+            [BROKERS[kind] for kind in kinds],
+            zookeeper_connect=new_chroot(),
+            **settings,
         )
     )
 
@@ -201,10 +216,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The slow ones first: where tests run side by side, nobody waits at the end for one that began late.
+    """Those of the Spark session first, then the slow ones: where tests run side by side, nobody waits at the end for one that
+    began late.
 
-    Of those marked `drawn(N)` one in N runs, and of what is `on_a_cluster` one in four there, drawn by ONCELOG_SEED or else
-    by the commit, where more than a few of them are collected.
+    Where more than a few are collected, ONCELOG_SEED or else the commit draws some of them: of those marked `drawn(N)` one in N,
+    with `together=True` the whole file or nothing of it; of what uses `log` one in three on Apache Kafka; of what is
+    `on_a_cluster` one in four there.
     """
     items[:] = [item for item in items if not _needs_one_broker(item)]
     left_out = [] if os.environ.get("ONCELOG_WHOLE") == "1" or len(items) < A_WHOLE_RUN else _not_drawn(items)
@@ -212,7 +229,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
     chosen = {id(item) for item in left_out}
     items[:] = [item for item in items if id(item) not in chosen]
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    items.sort(key=lambda item: (not _uses_session(item), item.get_closest_marker("slow") is None))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneSparkSession | None:
+    return OneSparkSession(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+def _uses_session(item: pytest.Item) -> bool:
+    if "spark" not in getattr(item, "fixturenames", ()):
+        return False
+    assert uses_session(item.nodeid), f"{item.path}: the fixture `spark` is in no function that starts there"
+    return True
 
 
 def _needs_one_broker(item: pytest.Item) -> bool:
@@ -237,14 +266,27 @@ def _drawn_by() -> str:
 
 def _not_drawn(items: list[pytest.Item]) -> list[pytest.Item]:
     seed = _drawn_by()
-    return [item for item in items if zlib.crc32(f"{seed} {item.name} {item.path.name}".encode()) % _share(item)]
+    return [item for item in items if zlib.crc32(f"{seed} {_drawn_as(item)}".encode()) % _share(item)]
+
+
+def _drawn_as(item: pytest.Item) -> str:
+    """Tests with one name are drawn together: those of a file whose fixture costs more than they do."""
+    marker = item.get_closest_marker("drawn")
+    is_together = marker is not None and marker.kwargs.get("together", False)
+    return item.path.name if is_together else f"{item.name} {item.path.name}"
 
 
 def _share(item: pytest.Item) -> int:
     """One in how many such tests a whole run takes."""
     marker = item.get_closest_marker("drawn")
-    own = 1 if marker is None else marker.args[0]
-    return own * ON_A_CLUSTER_SHARE if _params(item).get("log") == "cluster" else own
+    own: int = 1 if marker is None else marker.args[0]
+    match _params(item).get("log"):
+        case "cluster":
+            return own * ON_A_CLUSTER_SHARE
+        case "kafka":
+            return max(own, ON_APACHE_SHARE)
+        case _:
+            return own
 
 
 def _params(item: pytest.Item) -> dict[str, Any]:

@@ -27,7 +27,7 @@ PURE = (
 )
 TRANSPORTS = SOURCE / "client" / "transports"
 DECIDING = ("security", "transactions", "groups", "replication", "log", "records", "wire")
-"""Flows that wait are those of the broker and of the client; the parts that the broker asks answer at once."""
+"""Flows that wait are the broker's, the cluster's and the client's; what they ask of these answers at once."""
 WAITING = ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith
 
 
@@ -66,10 +66,9 @@ def test_nothing_below_the_server_and_the_transports_opens_a_file_or_prints() ->
 
 
 def test_no_class_name_stands_for_two_things() -> None:
-    """Needs is the exception: every module names what it needs under that name."""
     homes: dict[str, list[str]] = defaultdict(list)
     for file in sorted(SOURCE.rglob("*.py")):
         for node in ast.walk(tree_of(file)):
-            if isinstance(node, ast.ClassDef) and node.name != "Needs":
+            if isinstance(node, ast.ClassDef):
                 homes[node.name].append(place(file, node))
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}

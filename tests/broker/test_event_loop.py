@@ -24,6 +24,8 @@ from harness.waiting import until
 from harness.watched_node import Watched, WatchedNode
 from harness.wire import Connection, frame
 
+pytestmark = pytest.mark.drawn(4, together=True)
+
 LIMIT_MS = 20
 ASSIGNING_LIMIT_MS = 60
 """For the one heartbeat that assigns ten thousand partitions anew: the assignment of a group is one decision."""
@@ -177,7 +179,6 @@ def test_offsets_of_a_thousand_partitions_block_nobody(node):
     connection.close()
 
 
-@pytest.mark.drawn(6)
 @pytest.mark.parametrize(("assignor", "count"), [("uniform", MEMBERS), ("range", MEMBERS // 5)])
 def test_assigning_ten_thousand_partitions_to_a_hundred_members_blocks_nobody(node, assignor, count):
     """KIP-848: the broker assigns, each time that a member comes or goes."""
@@ -219,7 +220,6 @@ def test_rebalance_of_fifty_members_blocks_nobody(node, protocol):
     nobody_is_blocked(node, rebalance)
 
 
-@pytest.mark.drawn(6)
 def test_producing_fetching_rolling_and_deleting_segments_block_nobody(node):
     """Segments of 1 MB, of which retention keeps 2 MB in each partition."""
 

@@ -77,6 +77,11 @@ def test_every_command_explains_itself(finish, name):
     assert ended.errors == ""
 
 
+def test_help_of_a_command_has_more_than_its_line_in_the_overview(cli):
+    shown = " ".join(cli("produce", "--help").output.split())
+    assert "Records are written once and in order even if connections break" in shown
+
+
 def test_without_arguments_the_commands_are_listed(cli):
     ended = cli()
     assert ended.status == 0

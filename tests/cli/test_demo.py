@@ -13,7 +13,7 @@ from oncelog.cli import demo
 from oncelog.cli.demo import performance_as_json, print_performance
 from oncelog.cli.exits import ExitStatus
 from oncelog.demo.brokers import ClusterState
-from oncelog.demo.column import Column, Settled
+from oncelog.demo.column import Column, CompletedRuns
 from oncelog.demo.flights import flights
 from oncelog.demo.kills import (
     Victim,
@@ -113,8 +113,8 @@ def test_fewer_flights_than_there_are_moments_to_kill_are_refused(cli):
 
 
 def column(guarantee: Guarantee, kills: dict[Victim, int], **counts: int) -> Column:
-    settled = Settled(guarantee, [], {}, kills, unplanned_restarts=0)
-    return Column(settled, Tally(expected=40, **counts))
+    completed = CompletedRuns(guarantee, [], {}, kills, unplanned_restarts=0)
+    return Column(completed, Tally(expected=40, **counts))
 
 
 CLUSTER = ClusterState(7, 0, 0, {"ZooKeeper": 158_600_000, "broker 1": 54_000_000})

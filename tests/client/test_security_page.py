@@ -11,10 +11,9 @@ import pytest
 
 from harness.secured_kafka import PASSWORD, Listener
 from oncelog.broker.config.configuration import Settings
-from oncelog.broker.config.java_properties import parse_properties
 from oncelog.broker.config.listener_security import ClientAuth
 from oncelog.broker.config.listeners import inter_broker_listener, listening_endpoints
-from oncelog.broker.config.properties import read_configuration
+from oncelog.broker.config.properties import parse_properties, read_configuration
 from oncelog.broker.config.secured_listeners import security_of_listener, security_towards_listener
 from oncelog.broker.config.security_settings import LISTENER_SETTINGS
 from oncelog.broker.config.setting import SettingError

@@ -11,7 +11,7 @@ import uvloop
 
 from oncelog.cluster.channel import Channel
 from oncelog.cluster.controller.controller import Controller
-from oncelog.cluster.controller.term import ControllerSettings
+from oncelog.cluster.controller.term import ControllerParts, ControllerSettings
 from oncelog.cluster.zookeeper.session import Create, Request, Result, Watched, ZooKeeperSessionState
 from oncelog.cluster.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
 from oncelog.server.clock import RealClock, RealRandom
@@ -53,15 +53,20 @@ class ControllerProcess:
     def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
         return Channel(self._network, self.clock, self.random, broker_id, host, port, str(self.node_id))
 
-    def is_unclean_election_enabled(self) -> bool:
-        return False
-
     async def _begin(self) -> None:
         self.clock = RealClock(self._loop, self._guard)
         self.random = RealRandom()
         self._network = SocketNetwork(self._loop, self._guard)
         self.zookeeper = RealZooKeeper(self._where, 6000, 10_000, self._guard)
-        self.controller = Controller(self, ControllerSettings(self._listener))
+        parts = ControllerParts(
+            self.clock,
+            self.random,
+            self.zookeeper,
+            self.node_id,
+            self.open_channel,
+            is_unclean_election_enabled=lambda: False,
+        )
+        self.controller = Controller(parts, ControllerSettings(self._listener))
         self.zookeeper.on_watched = self._watched
         self.zookeeper.on_session = self._session_changed
         await self.zookeeper.connected()

@@ -10,7 +10,7 @@ from harness.zookeeper_worlds import SESSION_TIMEOUT_MS, SimulatedWorld
 from oncelog.cluster.channel import ChannelError, Failure
 from oncelog.cluster.controller.controller import Controller
 from oncelog.cluster.controller.requests import leader_and_isr, stop_replica, update_metadata
-from oncelog.cluster.controller.term import ControllerSettings
+from oncelog.cluster.controller.term import ControllerParts, ControllerSettings
 from oncelog.cluster.controller.values import ReplicaAssignment, TopicAssignment
 from oncelog.cluster.controller.znodes import decode_state, encode_topic
 from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
@@ -128,7 +128,15 @@ class ControllerNode:
         """The brokers to which channels were opened."""
         self.is_broker_registered_again = True
         """Whether the broker of this process does what it has to do with each new session."""
-        self.controller = Controller(self, settings)
+        parts = ControllerParts(
+            self.clock,
+            self.random,
+            self.zookeeper,
+            self.node_id,
+            self.open_channel,
+            is_unclean_election_enabled=lambda: False,
+        )
+        self.controller = Controller(parts, settings)
         self.zookeeper.on_watched = self._watched
         self.zookeeper.on_session = self._session_changed
 
@@ -136,9 +144,6 @@ class ControllerNode:
         assert (host, port) == (f"host-{broker_id}", 9092)
         self.opened.append(broker_id)
         return Channel(self, broker_id)
-
-    def is_unclean_election_enabled(self) -> bool:
-        return False
 
     def _watched(self, watched: Watched) -> None:
         self.controller.watched(watched)

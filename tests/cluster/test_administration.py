@@ -18,7 +18,7 @@ from kazoo.exceptions import NoNodeError
 from harness.waiting import until
 from oncelog.cluster.zookeeper.znodes import decode_controller
 
-pytestmark = pytest.mark.jvm
+pytestmark = [pytest.mark.jvm, pytest.mark.drawn(3)]
 
 
 @pytest.fixture(params=[0, 1], ids=["oncelog-is-the-controller", "kafka-is-the-controller"])

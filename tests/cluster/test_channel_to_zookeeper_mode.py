@@ -15,7 +15,7 @@ from oncelog.cluster.messages import CONTROLLED_SHUTDOWN, LEADER_AND_ISR, STOP_R
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 from tests.cluster.channels_on_sockets import over, with_channel
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3)]
 
 METADATA, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS = 3, 56, 67
 TIMEOUT_MS = 30_000

@@ -9,8 +9,8 @@ import pytest
 from harness.cluster_in_memory import ClusterInMemory, PlayedController
 from harness.cluster_messages import TOPIC, WRITE_TXN_MARKERS, errors_of, led, live_broker
 from oncelog.broker.coordinators.known_brokers import MarkersOfProducer
-from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
 from oncelog.broker.coordinators.marker_senders import client_id_of
+from oncelog.broker.coordinators.markers import marker_errors, markers_request
 from oncelog.cluster.channel import Channel, ChannelError
 from oncelog.coordination import start
 from oncelog.wire import ErrorCode

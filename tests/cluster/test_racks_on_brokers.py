@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from harness.waiting import until
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3)]
 TOPIC = "t"
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER, FOLLOWER = 0, 1

@@ -35,8 +35,8 @@ from harness.transaction_in_memory import MINUTE
 from harness.waiting import TIMEOUT_SECONDS, until
 from harness.wire import Connection
 from oncelog import client
-from oncelog.broker.config.group_settings import GROUP_SETTINGS
-from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
+from oncelog.broker.config.group_configuration import GROUP_SETTINGS
+from oncelog.broker.config.properties import NOT_HERE, NOT_HERE_PREFIXES
 from oncelog.broker.config.security_settings import SECURITY_SETTINGS
 from oncelog.broker.config.setting import text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS

@@ -125,7 +125,7 @@ def test_what_is_killed_on_a_cluster_comes_out_exactly_once(tmp_path, members):
     (column,) = found.columns
     assert column.tally == Tally(expected=column.tally.expected)
     assert column.tally.expected >= sum(not flight.is_cancelled for flight in flights(FLIGHTS))
-    assert column.settled.kills == {Victim.DRIVER: 5, **dict.fromkeys(ROLES, 1)}
+    assert column.completed.kills == {Victim.DRIVER: 5, **dict.fromkeys(ROLES, 1)}
     assert (found.cluster.under_replicated, found.cluster.offline, found.cluster.seed) == (0, 0, seed)
     assert lines.getvalue().count("\n") == 5 + len(ROLES)
     assert not members()

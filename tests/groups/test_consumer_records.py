@@ -55,8 +55,8 @@ RECORDS = st.one_of(
     st.builds(CurrentAssignmentRecord, NAMES, NAMES, st.none() | PROGRESS, st.just(5)),
     st.builds(RegexRecord, NAMES, NAMES, st.none() | REGEXES, st.just(5)),
 )
-SAID = Subscription("i", "r", "c", "/h", frozenset({"t"}), "x.*", 1000, "range")
-JOINED = replace(SAID, classic=ClassicFacts(10_000, (("range", subscription("t")),)))
+USER_ERRORS = Subscription("i", "r", "c", "/h", frozenset({"t"}), "x.*", 1000, "range")
+JOINED = replace(USER_ERRORS, classic=ClassicFacts(10_000, (("range", subscription("t")),)))
 HAS = Progress(7, 6, MemberState.UNREVOKED_PARTITIONS, {(TOPIC, 0): 3}, {(TOPIC, 1): 5})
 
 
@@ -71,12 +71,12 @@ def test_record_is_read_back(record: ConsumerRecord) -> None:
         (GroupEpochRecord("g", 7, 1, 5), "0003 0001 67", "0000 00000007 01 00 08 0000000000000001"),
         (GroupEpochRecord("g", 7, 0, 5), "0003 0001 67", "0000 00000007 00"),
         (
-            MemberRecord("g", "m", SAID, 5),
+            MemberRecord("g", "m", USER_ERRORS, 5),
             "0005 0001 67 0001 6d",
             "0000 02 69 02 72 02 63 03 2f68 02 02 74 04 782e2a 000003e8 06 72616e6765 00",
         ),
         (
-            MemberRecord("g", "m", replace(SAID, classic=ClassicFacts(10_000, (("a", b"\1"),))), 5),
+            MemberRecord("g", "m", replace(USER_ERRORS, classic=ClassicFacts(10_000, (("a", b"\1"),))), 5),
             "0005 0001 67 0001 6d",
             "0000 02 69 02 72 02 63 03 2f68 02 02 74 04 782e2a 000003e8 06 72616e6765"
             "01 00 0c 01 00002710 02 02 61 02 01 00 00",

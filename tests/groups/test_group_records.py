@@ -58,7 +58,7 @@ def test_group_that_is_empty_has_neither_protocol_nor_leader() -> None:
 
 TYPE, NUMBER, PROTOCOL, LEADER = "0008 636f6e73756d6572", "00000007", "0005 72616e6765", "0001 6d"
 WHO, WHERE, REBALANCE, SESSION = "0001 6d", "0001 63 0002 2f68", "0000ea60", "00002710"
-SAID = "00000002 0102 00000001 03"
+USER_ERRORS = "00000002 0102 00000001 03"
 TIME, ONE, INSTANCE = "00000000000003e8", "00000001", "0001 69"
 BEFORE_STATIC = STABLE._replace(members=(MEMBER._replace(instance_id=None),))
 BEFORE_TIMES = BEFORE_STATIC._replace(state_ms=-1)
@@ -68,14 +68,17 @@ BEFORE_TIMEOUTS = BEFORE_TIMES._replace(members=(MEMBER._replace(instance_id=Non
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (f"0000 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {ONE} {WHO} {WHERE} {SESSION} {SAID}", BEFORE_TIMEOUTS),
-        (f"0001 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {ONE} {WHO} {WHERE} {REBALANCE} {SESSION} {SAID}", BEFORE_TIMES),
+        (f"0000 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {ONE} {WHO} {WHERE} {SESSION} {USER_ERRORS}", BEFORE_TIMEOUTS),
         (
-            f"0002 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {TIME} {ONE} {WHO} {WHERE} {REBALANCE} {SESSION} {SAID}",
+            f"0001 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {ONE} {WHO} {WHERE} {REBALANCE} {SESSION} {USER_ERRORS}",
+            BEFORE_TIMES,
+        ),
+        (
+            f"0002 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {TIME} {ONE} {WHO} {WHERE} {REBALANCE} {SESSION} {USER_ERRORS}",
             BEFORE_STATIC,
         ),
         (
-            f"0003 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {TIME} {ONE} {WHO} {INSTANCE} {WHERE} {REBALANCE} {SESSION} {SAID}",
+            f"0003 {TYPE} {NUMBER} {PROTOCOL} {LEADER} {TIME} {ONE} {WHO} {INSTANCE} {WHERE} {REBALANCE} {SESSION} {USER_ERRORS}",
             STABLE,
         ),
         (

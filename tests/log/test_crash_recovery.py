@@ -319,12 +319,16 @@ def test_file_that_lost_its_end_and_is_vouched_for_by_the_write_ahead_log_is_dam
         on.produce(bytes(200))
     on.disk.kill()
     first, second, *_ = (segment.base_offset for segment in on.log.segments)
-    size_bytes = on.disk.open(f"{DIRECTORY}/{offset_name(first, LOG)}").size_bytes
-    on.disk.open(f"{DIRECTORY}/{offset_name(first, LOG)}").truncate(size_bytes * (second - 1) // second)
+    path = f"{DIRECTORY}/{offset_name(first, LOG)}"
+    *_, (last, header) = batches(on.disk.read_file(path))
+    assert header.next_offset == second
+    on.disk.open(path).truncate(last)
+    before = {one: on.disk.read_file(one) for one in on.disk.paths()}
     with pytest.raises(DamagedLogError, match=f"is damaged at offset {second - 1}"):
         open_log(
             on.disk, on.clock, DIRECTORY, "orders", 0, on.config, was_clean=False, recovery_point=0, durable_end=10
         )
+    assert {one: on.disk.read_file(one) for one in on.disk.paths()} == before, "nothing is changed"
 
 
 def test_entry_of_the_offset_index_that_points_beside_its_batch_is_not_believed_after_a_kill() -> None:

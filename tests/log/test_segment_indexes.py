@@ -15,7 +15,7 @@ WRONG = AbortedTransaction(8, 3, 5, 3)
 
 @pytest.mark.parametrize("known", range(4))
 @pytest.mark.parametrize("offset", [0, 2, 3, 5, 6, 8, 9])
-def test_settled_index_has_each_abort_once_whatever_the_file_had_from_there_on(known: int, offset: int) -> None:
+def test_replaced_index_has_each_abort_once_whatever_the_file_had_from_there_on(known: int, offset: int) -> None:
     """The log may be read again from a marker on, whose entry is in the file."""
     disk = MemoryDisk()
     disk.make_directory("/data")
@@ -23,18 +23,18 @@ def test_settled_index_has_each_abort_once_whatever_the_file_had_from_there_on(k
     for entry in [*(one for one in ABORTED if one.last_offset < offset), *ABORTED[:known]]:
         if entry not in index.entries():
             index.append(entry)
-    index.settle(offset, [one for one in ABORTED if one.last_offset >= offset])
+    index.replace_from(offset, [one for one in ABORTED if one.last_offset >= offset])
     assert index.entries() == ABORTED
     assert TransactionIndex(disk, PATH, exists=True).entries() == ABORTED
 
 
-def test_settled_index_forgets_an_abort_that_is_not_in_the_log() -> None:
+def test_replaced_index_forgets_an_abort_that_is_not_in_the_log() -> None:
     disk = MemoryDisk()
     disk.make_directory("/data")
     index = TransactionIndex(disk, PATH, exists=False)
     for entry in (ABORTED[0], WRONG):
         index.append(entry)
-    index.settle(3, ABORTED[1:])
+    index.replace_from(3, ABORTED[1:])
     assert index.entries() == ABORTED
 
 

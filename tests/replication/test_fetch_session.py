@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncelog.replication import AskedPartition, FollowerFetchSession
+from oncelog.replication import FollowerFetchSession, PartitionFetch
 from oncelog.replication.fetch_session import TopicPartition
 from oncelog.wire import ErrorCode
 
@@ -15,8 +15,8 @@ A, B = ("a", 0), ("b", 0)
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 
 
-def asked(offset: int, topic_id: UUID = ID) -> AskedPartition:
-    return AskedPartition(topic_id, offset, 0, 1000, 3, 3)
+def asked(offset: int, topic_id: UUID = ID) -> PartitionFetch:
+    return PartitionFetch(topic_id, offset, 0, 1000, 3, 3)
 
 
 def begun() -> FollowerFetchSession:
@@ -81,7 +81,7 @@ WANTED = st.dictionaries(PARTITIONS, st.builds(asked, st.integers(0, 2), st.samp
 
 @given(st.lists(WANTED, max_size=8))
 def test_request_is_the_same_whether_all_is_given_or_what_may_have_changed(
-    rounds: list[dict[TopicPartition, AskedPartition]],
+    rounds: list[dict[TopicPartition, PartitionFetch]],
 ) -> None:
     whole, changes = begun(), begun()
     for wanted in rounds:

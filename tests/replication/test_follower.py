@@ -15,10 +15,10 @@ from oncelog.replication import (
     AskOffsets,
     BeginAgain,
     EpochEnd,
-    FetchAsked,
     FetchedFromLeader,
     FetchReplicaState,
     Follower,
+    FollowerFetch,
     Truncate,
 )
 from oncelog.replication.fetch_state import TRANSITIONS
@@ -195,7 +195,7 @@ def test_answer_to_what_is_not_asked_any_more_is_dropped() -> None:
 def test_answer_that_is_dropped_is_given_again_in_another_session() -> None:
     """KIP-227: a leader says of a partition only what is new, and takes a high watermark for known that it has told."""
     follower, on = following()
-    follower.session.answered(FetchAsked(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
+    follower.session.answered(FollowerFetch(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
     follower.add(KEY, TOPIC_ID, 4, on.log)
     assert follower.fetch_answered(KEY, FetchedFromLeader(ErrorCode.none, 4, 0), on.log, NOW_MS) == ()
     request = follower.build_fetch(lambda _: on.log, NOW_MS)
@@ -205,7 +205,7 @@ def test_answer_that_is_dropped_is_given_again_in_another_session() -> None:
 
 def test_high_watermark_beside_a_diverging_epoch_is_told_again_in_another_session() -> None:
     follower, on = following()
-    follower.session.answered(FetchAsked(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
+    follower.session.answered(FollowerFetch(0, 0, follower.session.partitions, ()), ErrorCode.none, 77)
     answer = FetchedFromLeader(ErrorCode.none, 2, 0, diverging=EpochEnd(2, 2))
     (cut,) = follower.fetch_answered(KEY, answer, on.log, NOW_MS)
     assert isinstance(cut, Truncate)

@@ -10,7 +10,7 @@ from oncelog.replication import (
     AlterPartitionAnswer,
     FollowerProgress,
     IsrState,
-    LeaderAndIsrTold,
+    LeaderAndIsrState,
     LeaderReplica,
     preferred_read_replica,
 )
@@ -20,7 +20,7 @@ from oncelog.wire import ErrorCode
 LAG_MS = 30_000
 NOW_MS = 1_000_000
 ALL = {1, 2, 3}
-TOLD = LeaderAndIsrTold(1, 5, (1, 2, 3), 10, 4, (1, 2, 3))
+TOLD = LeaderAndIsrState(1, 5, (1, 2, 3), 10, 4, (1, 2, 3))
 
 
 def leader(isr: tuple[int, ...] = (1, 2, 3), end: int = 100) -> LeaderReplica:
@@ -276,7 +276,7 @@ RACKS = {1: "a", 2: "b", 3: "b", 4: "b"}
 
 def leader_of_three() -> LeaderReplica:
     on = LeaderReplica(1, 30_000)
-    on.lead(LeaderAndIsrTold(1, 0, (1, 2, 3), 0, 1, (1, 2, 3, 4)), 0, 0)
+    on.lead(LeaderAndIsrState(1, 0, (1, 2, 3), 0, 1, (1, 2, 3, 4)), 0, 0)
     for replica, offset in ((2, 90), (3, 100), (4, 200)):
         on.fetched(replica, offset, 10, leader_end_offset=200, now_ms=1000, broker_epoch=-1)
     return on

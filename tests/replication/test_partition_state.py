@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-from oncelog.replication import Becomes, Decided, LeaderAndIsrTold, decide
+from oncelog.replication import Becomes, Decided, LeaderAndIsrState, decide
 from oncelog.wire import ErrorCode
 
-TOLD = LeaderAndIsrTold(1, 5, (1, 2), 10, 4, (1, 2))
+TOLD = LeaderAndIsrState(1, 5, (1, 2), 10, 4, (1, 2))
 
 
 def test_new_leader_epoch_makes_a_leader_and_followers() -> None:

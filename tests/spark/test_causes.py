@@ -15,7 +15,7 @@ from oncelog.spark.causes import (
     Cause,
     JavaError,
     cause_of,
-    raised_as_spark_tells_it,
+    raise_for_spark,
     reasons_of,
     without_stack_traces,
 )
@@ -184,7 +184,7 @@ def test_error_of_python_keeps_its_causes():
 
 def told(error: Exception) -> str:
     with pytest.raises(type(error)) as raised:
-        raised_as_spark_tells_it(error)
+        raise_for_spark(error)
     return as_spark_reads_it(raised.value)
 
 
@@ -198,7 +198,7 @@ def test_cause_is_told_before_the_frames_and_what_it_was_raised_from_after_them(
 
 def test_interruption_that_is_told_is_recognized(proxy_error, interrupted):
     with pytest.raises(JavaError) as raised:
-        raised_as_spark_tells_it(interrupted)
+        raise_for_spark(interrupted)
     assert proxy_error.findFirstIn(as_spark_reads_it(raised.value)).isDefined()
 
 
@@ -208,5 +208,5 @@ def test_error_is_told_when_java_has_ended():
             raise Py4JNetworkError("Java has ended")
 
     with pytest.raises(Captured) as raised:
-        raised_as_spark_tells_it(Captured("unseen"))
+        raise_for_spark(Captured("unseen"))
     assert str(raised.value.__cause__) == "Captured"

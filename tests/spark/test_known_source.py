@@ -11,7 +11,6 @@ import pytest
 
 from harness import requirements
 from oncelog.spark import known_source
-from oncelog.spark import known_source as interpreter
 from oncelog.spark.session import spark_home
 
 OWN = str(Path(sys.executable).parent)
@@ -146,9 +145,9 @@ def other(tmp_path: Path) -> Path:
 def test_python_of_the_program_goes_before_the_first_other_one(other):
     path = f"/tools:{other}/:{ELSEWHERE}"
     found = {"PATH": path}
-    assert interpreter.lead_path(found)
+    assert known_source.lead_path(found)
     assert found == {"PATH": f"/tools:{OWN}:{other}/:{ELSEWHERE}"}
-    assert interpreter.lead_path(found)
+    assert known_source.lead_path(found)
     assert found["PATH"].split(":").count(OWN) == 1
 
 
@@ -157,7 +156,7 @@ def test_python_of_the_program_goes_before_the_first_other_one(other):
     [({"PATH": "/nowhere"}, f"/nowhere:{OWN}"), ({"PATH": f"{OWN}:/usr/bin"}, f"{OWN}:/usr/bin")],
 )
 def test_path_without_another_python_leads_here(given, left):
-    assert interpreter.lead_path(given)
+    assert known_source.lead_path(given)
     assert given == {"PATH": left}
 
 
@@ -166,7 +165,7 @@ def test_python_that_is_not_the_python3_of_its_directory_is_not_led_to(other, mo
     monkeypatch.setattr("sys.executable", str(other / "python3.12"))
     (other / "python3.12").symlink_to(os.path.realpath(OWN + "/python3"))
     found = {"PATH": ELSEWHERE}
-    assert not interpreter.lead_path(found)
+    assert not known_source.lead_path(found)
     assert found == {"PATH": ELSEWHERE}
 
 
@@ -181,7 +180,7 @@ def test_python_that_is_not_the_python3_of_its_directory_is_not_led_to(other, mo
 )
 def test_only_names_of_a_python_are_left(given, left):
     found = dict(given)
-    interpreter.forget_what_names_no_python(found)
+    known_source.forget_what_names_no_python(found)
     assert found == (given if left is None else left)
 
 
@@ -195,7 +194,7 @@ def test_only_names_of_a_python_are_left(given, left):
     ],
 )
 def test_python_is_named_as_spark_reads_it(variables, named):
-    assert interpreter.named_python(variables.get) == named
+    assert known_source.named_python(variables.get) == named
 
 
 def test_python_is_asked_whether_it_has_the_source(other):

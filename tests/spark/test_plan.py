@@ -12,7 +12,7 @@ from oncelog.spark.plan import (
     DIRECT_BYTES_MAX_AFAR,
     DIRECT_BYTES_MAX_COMPRESSED,
     DIRECT_RECORDS_MAX,
-    PUMP_BYTES_MAX,
+    DRIVER_SENDS_BYTES_MAX,
     Expectation,
     Mode,
     ModeError,
@@ -21,9 +21,9 @@ from oncelog.spark.plan import (
     check_mode,
     direct_bytes_max,
     is_direct,
-    lanes,
     parse_mode,
     sender,
+    sender_tasks,
 )
 
 MIB = 1024 * 1024
@@ -32,8 +32,8 @@ DYNAMIC = SparkFacts(slots=4, allocates_dynamically=True)
 
 
 def test_large_batches_are_sent_by_tasks_and_small_ones_by_the_driver():
-    assert sender(Mode.AUTO, FIXED, PUMP_BYTES_MAX + 1) is Mode.SHARED_PRODUCER
-    assert sender(Mode.AUTO, FIXED, PUMP_BYTES_MAX) is Mode.DRIVER_PUMP
+    assert sender(Mode.AUTO, FIXED, DRIVER_SENDS_BYTES_MAX + 1) is Mode.SHARED_PRODUCER
+    assert sender(Mode.AUTO, FIXED, DRIVER_SENDS_BYTES_MAX) is Mode.DRIVER_PUMP
 
 
 def test_the_driver_sends_where_no_barrier_stage_can_run():
@@ -105,7 +105,7 @@ def test_the_driver_takes_in_more_where_the_tasks_are_its_own():
 def test_every_lane_has_targets_and_no_more_lanes_than_slots(sizes, slots, leader_count):
     partitions = [TopicPartition("a", number) for number in range(41)]
     leaders = {item: item.partition % leader_count for item in partitions}
-    assigned = lanes(sizes, leaders, partitions, slots)
+    assigned = sender_tasks(sizes, leaders, partitions, slots)
     assert assigned.keys() == sizes.keys()
     width = len(set(assigned.values()))
     assert sorted(set(assigned.values())) == list(range(width))

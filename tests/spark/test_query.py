@@ -147,7 +147,7 @@ class Query:
 
     trigger = "ProcessingTimeTrigger"
     tracks_progress_asynchronously = False
-    has_lasting_checkpoint = True
+    has_temporary_checkpoint = False
 
     def __init__(self, **facts):
         for name, value in facts.items():
@@ -165,7 +165,7 @@ def test_an_ordinary_query_is_not_refused():
         ({"trigger": "ContinuousTrigger"}, "ContinuousTrigger.*Use processingTime"),
         ({"trigger": "RealTimeTrigger"}, "RealTimeTrigger.*Use processingTime"),
         ({"tracks_progress_asynchronously": True}, "asyncProgressTrackingEnabled"),
-        ({"has_lasting_checkpoint": False}, "checkpointLocation"),
+        ({"has_temporary_checkpoint": True}, "checkpointLocation"),
     ],
 )
 def test_offsets_that_are_logged_after_the_output_or_nowhere_are_refused(facts, words):

@@ -19,7 +19,7 @@ from oncelog.spark.source import reading
 from oncelog.spark.source.errors import DataLossError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import open_fetcher, read_ranges, read_settings
+from oncelog.spark.source.reading import open_fetcher, read_ranges
 
 COUNT = 20
 START = 7
@@ -55,7 +55,7 @@ def parsed(log, topic, *, streaming=True, **options):
 
 
 def offsets_read(options, topic, start, end=COUNT):
-    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), start, end)], read_settings(options))
+    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), start, end)], options)
     return [offset for batch in rows for offset in batch.column("offset").to_pylist()]
 
 

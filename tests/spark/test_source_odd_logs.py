@@ -19,7 +19,7 @@ from oncelog.spark.options.table import OptionError
 from oncelog.spark.source.errors import NoAnswerError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import read_ranges, read_settings
+from oncelog.spark.source.reading import read_ranges
 from tests.spark import topics
 
 pytestmark = pytest.mark.drawn(6)
@@ -252,7 +252,7 @@ def test_brokers_see_the_clients_name_in_driver_and_tasks(part_of_the_source):
         if part_of_the_source == "driver":
             asking = threading.Thread(target=_fails, args=(StreamReader(options).initialOffset,))
         else:
-            rows = read_ranges([OffsetRange(TopicPartition("t", 0), 0, 1)], read_settings(options))
+            rows = read_ranges([OffsetRange(TopicPartition("t", 0), 0, 1)], options)
             asking = threading.Thread(target=_fails, args=(lambda: list(rows),))
         asking.start()
         connection, _ = server.accept()

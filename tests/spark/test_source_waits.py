@@ -22,7 +22,7 @@ from oncelog.spark.options.source_options import parse_options
 from oncelog.spark.source.errors import NoAnswerError
 from oncelog.spark.source.planning import OffsetRange
 from oncelog.spark.source.readers import BatchReader, StreamReader
-from oncelog.spark.source.reading import read_ranges, read_settings
+from oncelog.spark.source.reading import read_ranges
 from tests.spark import topics
 
 LIMIT_MS = 700
@@ -71,7 +71,7 @@ def start_stream(servers):
 
 
 def read_in_a_task(servers):
-    settings = read_settings(parsed(servers, streaming=True))
+    settings = parsed(servers, streaming=True)
     list(read_ranges([OffsetRange(TopicPartition("t", 0), 0, 10)], settings))
 
 
@@ -108,7 +108,7 @@ def test_a_broker_that_stops_in_the_middle_of_a_task_ends_it_in_time(new_oncelog
     topics.produce(node.bootstrap_servers, topic, [("k", "v" * 1000)] * 2000)
     more = {"kafka.max.partition.fetch.bytes": "20000", "kafka.default.api.timeout.ms": "8000"}
     options = parsed(node.bootstrap_servers, True, subscribe=topic, **more)
-    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), 0, 2000)], read_settings(options))
+    rows = read_ranges([OffsetRange(TopicPartition(topic, 0), 0, 2000)], options)
     next(rows)
     node.send_signal(signal.SIGSTOP)
     with pytest.raises(NoAnswerError, match=node.bootstrap_servers):

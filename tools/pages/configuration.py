@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from oncelog.broker.config.group_settings import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS
+from oncelog.broker.config.group_configuration import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS
 from oncelog.broker.config.setting import Effect, Setting, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.config.shared_settings import AGREED, HANDED_ON

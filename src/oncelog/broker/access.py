@@ -7,16 +7,21 @@ they show to be.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.listeners import inter_broker_listener
+from oncelog.broker.request import Peer
 from oncelog.security.principals import read_principals
 
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
-    from oncelog.broker.request import Peer
-
 logger = logging.getLogger("oncelog.broker")
+
+# What a client may do, as sets of bits: without access control lists it is everything that Kafka knows.
+EVERY_TOPIC_OPERATION = 3576
+"""Read, write, create, delete, alter and describe, and describe and alter its settings."""
+EVERY_CLUSTER_OPERATION = 8096
+"""Create, alter and describe, act as a broker, describe and alter settings, write idempotently, and handle tokens."""
+UNKNOWN_OPERATIONS = -(2**31)
+"""What is answered where nobody asked."""
 
 
 class Access:

@@ -1,10 +1,12 @@
-"""What a start makes of a stop that was none: what the write-ahead log gives back, and decisions that it does not have."""
+"""A start after a stop that was not clean: the write-ahead log gives back, lost decisions are forgotten, producers fenced."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from oncelog.broker.coordinators.loading import JournalState
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.storage.journal import BootTrusted, Journal
 from oncelog.broker.storage.opening import LeftByLastStop
 from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
 from oncelog.environment import Disk
@@ -78,3 +80,23 @@ def cut_back_decisions(topics: Topics, left: LeftByLastStop) -> None:
 
 def has_decisions(log: PartitionLog) -> bool:
     return log.name == f"{TRANSACTION_STATE}-{log.partition}"
+
+
+class Boot:
+    """While a boot is not trusted no stop is a clean one: the next start has to fence every producer again."""
+
+    def __init__(self, boot_id: str, journal: Journal, transactions: Transactions, *, is_trusted: bool) -> None:
+        self.is_trusted = is_trusted
+        self._id = boot_id
+        self._journal = journal
+        self._transactions = transactions
+
+    async def trust(self) -> None:
+        """Write down that nothing since this boot is lost; after a power cut, once every producer is fenced."""
+        if not self.is_trusted:
+            await self._transactions.fence_all()
+            if not self._transactions.knows_every_id():
+                # Those whose log is damaged are fenced by the start that can read it: until then no stop is a clean one.
+                return
+        self.is_trusted = True
+        await self._journal.write([BootTrusted(boot_id=self._id)])

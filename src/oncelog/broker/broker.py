@@ -20,10 +20,9 @@ from oncelog.broker.apis import ServedApi
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.group_configuration import GroupConfigs
 from oncelog.broker.coordinator_partitions import CoordinatorPartitions
-from oncelog.broker.coordinators.configured import group_coordinator, transaction_coordinator
 from oncelog.broker.coordinators.elections import Elections
-from oncelog.broker.coordinators.group_log import GroupLog
-from oncelog.broker.coordinators.group_partitions import GroupPartitions
+from oncelog.broker.coordinators.group_log import GroupLog, UnconfirmedRecords
+from oncelog.broker.coordinators.group_partitions import GroupPartitions, group_coordinator
 from oncelog.broker.coordinators.hanging import HangingTransactions
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.loading import JournalState, read_journal
@@ -32,8 +31,8 @@ from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.coordinators.session_guard import SessionGuard
+from oncelog.broker.coordinators.transaction_log import transaction_coordinator
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.coordinators.verification import PartitionVerification
 from oncelog.broker.departures import Departures
 from oncelog.broker.dispatch import Dispatch
@@ -46,21 +45,20 @@ from oncelog.broker.request import Peer
 from oncelog.broker.slices import Slices, Turn
 from oncelog.broker.starting import Environment, StartReport, report_of
 from oncelog.broker.storage.auto_creation import AutoTopicCreation
-from oncelog.broker.storage.changes import Changes
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.cleaner import LogCleaner
-from oncelog.broker.storage.closing import close_logs, mark_clean_shutdown
 from oncelog.broker.storage.disk_failures import DiskFailures
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.journal import (
     FILE_NAME,
     BrokerStarted,
+    Changes,
     Journal,
     LogDirectoriesNamed,
 )
 from oncelog.broker.storage.moving import LogMoves
-from oncelog.broker.storage.opening import LogOpening, say_what_is_missing
+from oncelog.broker.storage.opening import LogOpening, close_logs, mark_clean_shutdown, say_what_is_missing
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import ClusterView

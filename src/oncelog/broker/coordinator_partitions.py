@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-
-if TYPE_CHECKING:
-    from oncelog.broker.coordinators.elections import Elections
-    from oncelog.broker.coordinators.offsets import CommittedOffsets
-    from oncelog.broker.coordinators.transactions import Transactions
-    from oncelog.broker.storage.partition import Partition
-    from oncelog.broker.storage.topics import Topic, Topics
+from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.offsets import CommittedOffsets
+from oncelog.broker.coordinators.transactions import Transactions
+from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic, Topics
 
 
 class CoordinatorPartitions:

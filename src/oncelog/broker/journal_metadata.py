@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 from oncelog import groups
-from oncelog.broker.after_a_crash import cut_back_decisions
+from oncelog.broker.after_a_crash import Boot, cut_back_decisions
 from oncelog.broker.apis import APIS
-from oncelog.broker.boot import Boot
 from oncelog.broker.config.configuration import SettingSource
 from oncelog.broker.config.listeners import Endpoint
 from oncelog.broker.config.setting import text_of

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from oncelog.broker.readiness import StartProgress
     from oncelog.broker.slices import Slices
     from oncelog.broker.storage.altering import Alterations
-    from oncelog.broker.storage.changes import Changes
     from oncelog.broker.storage.checkpoints import Checkpoints
     from oncelog.broker.storage.durability import Durability
-    from oncelog.broker.storage.journal import Journal
+    from oncelog.broker.storage.journal import Changes, Journal
     from oncelog.broker.storage.opening import LeftByLastStop
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.topics import OpenLog, Topics

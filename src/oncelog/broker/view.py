@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from oncelog.broker.operations import NO_LEADER
+from oncelog.broker.config.listeners import Endpoint
 
-if TYPE_CHECKING:
-    from oncelog.broker.config.listeners import Endpoint
-
+NO_LEADER = -1
+"""In place of a node, where nobody leads a partition."""
 LEADER_DURING_DELETE = -2
 """What UpdateMetadata names as the leader of a partition that is being deleted."""
 

@@ -129,7 +129,7 @@ def by(operation: RecordedOperation) -> str:
     return f"{operation.process} ({place(operation)})"
 
 
-def fate(operation: RecordedOperation) -> str:
+def outcome_of(operation: RecordedOperation) -> str:
     return f"the operation of {by(operation)}, which {ENDINGS[operation.ending]}"
 
 
@@ -139,5 +139,5 @@ def listed(records: Iterable[tuple[int, JsonScalar]], count: int) -> str:
 
 
 def and_more(count: int) -> str:
-    """What is said after the first few of `count`."""
+    """The words after the first few of `count`."""
     return f" and {count - NAMED_MAX} more" if count > NAMED_MAX else ""

@@ -1,8 +1,8 @@
-"""What a history proves: who wrote a value, who read it, and the order of the values of each key.
+"""The evidence of a history: the writer and the readers of each value, and the order of the values of each key.
 
-The order of a key comes from all polls, those of failed and unknown operations too, for a consumer never sees unsafe data,
-even if its own transaction aborts; and from the sends of operations that are proven visible. Offsets have gaps, where
-markers and aborted records are; an index counts the offsets that hold a known value.
+The order of a key comes from all polls, including those of failed and unknown operations, because a consumer never sees unsafe
+data, even if its own transaction aborts. It comes, too, from the sends of operations that are proven visible. Markers and aborted
+records leave gaps between offsets; an index counts the offsets that hold a known value.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class VersionOrder:
 
 
 class Evidence:
-    """Made in three passes over the history; whoever looks for an anomaly reads it."""
+    """Made in three passes over the history, and read by each search for an anomaly."""
 
     def __init__(self, history: History) -> None:
         self.history = history

@@ -14,7 +14,7 @@ JsonScalar = str | int | float | bool | None
 Key = str
 """One topic-partition, as `orders-0`."""
 Identity = object
-"""What stands for a value in sets and dictionaries, where Python takes true for 1."""
+"""Stands for a value in sets and dictionaries, where Python takes true for 1."""
 
 _BOOLEANS = {True: ("true",), False: ("false",)}
 
@@ -39,7 +39,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedSend:
-    """`offset` is None where the producer was not told."""
+    """`offset` is None where the producer did not learn it."""
 
     key: Key
     value: JsonScalar
@@ -48,7 +48,7 @@ class RecordedSend:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPoll:
-    """What one call of poll returned: for each key its offsets and values, in the order of the call."""
+    """The result of one call of poll: for each key its offsets and values, in the order of the call."""
 
     records: dict[Key, tuple[tuple[int, JsonScalar], ...]]
 
@@ -81,7 +81,7 @@ class RecordedOperation:
 
 
 class ConsumerChange(StrEnum):
-    """What a consumer did with its partitions between operations."""
+    """The changes of a consumer's partitions between operations."""
 
     ASSIGN = "assign"
     """It took these keys and no others. A key that it had before goes on where it was."""

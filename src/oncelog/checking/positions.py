@@ -34,7 +34,7 @@ class PolledPosition:
 
 
 class ConsumerPositions:
-    """Where one process has polled to."""
+    """The positions of one process in its keys."""
 
     def __init__(self) -> None:
         self.is_subscribed = False
@@ -191,7 +191,7 @@ def find_in_sends(evidence: Evidence, findings: Findings) -> None:
 
 
 def _offset(evidence: Evidence, order: VersionOrder, operation: RecordedOperation, send: RecordedSend) -> int | None:
-    """Where a send is known to have landed. What the broker said of one that nobody can see proves nothing."""
+    """The offset of a send, if it is known. The broker's answer to a send that nobody can see proves nothing."""
     if send.offset is not None and evidence.is_visible(operation):
         return send.offset
     return order.offset_of.get(identity_of(send.value))

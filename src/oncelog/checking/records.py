@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oncelog.checking.anomalies import NAMED_MAX, Anomaly, AnomalyFinding, Findings, and_more, by, fate, shown
+from oncelog.checking.anomalies import NAMED_MAX, Anomaly, AnomalyFinding, Findings, and_more, by, outcome_of, shown
 from oncelog.checking.evidence import Evidence
 from oncelog.checking.history import (
     Ending,
@@ -83,7 +83,7 @@ def _read(
     elif writer is reader:
         sentence = f"{said}, which it had sent in the same operation"
     else:
-        sentence = f"{said}, sent in {fate(writer)}"
+        sentence = f"{said}, sent in {outcome_of(writer)}"
     operations = (reader,) if writer is None or writer is reader else (reader, writer)
     return AnomalyFinding(
         anomaly, anomaly is not Anomaly.UNKNOWN_WRITER, key, (offset,), (value,), operations, sentence
@@ -131,4 +131,4 @@ def _unseen(evidence: Evidence, findings: Findings, operation: RecordedOperation
 
 def _proof(operation: RecordedOperation) -> str:
     partly = " and of which a value was polled" if operation.ending is Ending.UNKNOWN else ""
-    return fate(operation) + partly
+    return outcome_of(operation) + partly

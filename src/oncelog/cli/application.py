@@ -22,7 +22,7 @@ from oncelog.cli.exits import CommandError, ExitStatus
 TRACEBACK_VARIABLE = "ONCELOG_TRACEBACK"
 
 EPILOGUE = (
-    "Exit status: 0 fine; 1 the answer is no (verify, log verify, check, simulate, demo); 2 wrong usage; "
+    "Exit status: 0 success; 1 the answer is no (verify, log verify, check, simulate, demo); 2 wrong usage; "
     "3 no broker answered; "
     "4 the broker refused; 5 a pipeline or broker failed; 6 the end of a transaction is unknown; 70 a bug stopped the "
     "broker; 130 interrupted."
@@ -31,7 +31,7 @@ EPILOGUE = (
 
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
-    """A command: where it is, and what the overview says of it. A group has commands of its own."""
+    """The module of a command, and its line in the overview. A group has commands of its own."""
 
     module: str
     summary: str
@@ -51,7 +51,7 @@ COMMANDS = {
     ),
     "cluster": CommandEntry(
         "oncelog.cli.cluster.command",
-        "Start or show a cluster, or make one of a broker that was alone.",
+        "Start, show and change a cluster.",
         is_group=True,
     ),
     "broker-api-versions": CommandEntry("oncelog.cli.broker_api_versions", "Show which APIs each broker serves."),
@@ -60,7 +60,7 @@ COMMANDS = {
     "groups": CommandEntry("oncelog.cli.groups", "Show, reset and delete consumer groups.", is_group=True),
     "transactions": CommandEntry(
         "oncelog.cli.transactions",
-        "Show which transactions are open and what they hold back, and end them.",
+        "Show open transactions and the records that they hold back, and abort them.",
         is_group=True,
     ),
     "log": CommandEntry(
@@ -69,9 +69,9 @@ COMMANDS = {
     "run": CommandEntry("oncelog.cli.run.command", "Run a function as an exactly-once pipeline from topic to topic."),
     "prepare": CommandEntry("oncelog.cli.run.prepare", "Let Spark sessions on this machine start sooner."),
     "verify": CommandEntry("oncelog.cli.verify", "Compare two topics: lost, duplicated, out of order."),
-    "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of what clients did with a log."),
+    "check": CommandEntry("oncelog.cli.check", "Look for anomalies in a history of the operations of clients."),
     "simulate": CommandEntry(
-        "oncelog.cli.simulate", "Run broker and client through faults that a seed decides, and check the outcome."
+        "oncelog.cli.simulate", "Run broker and client through faults that a seed chooses, and check the outcome."
     ),
     "demo": CommandEntry("oncelog.cli.demo", "Kill a pipeline again and again, and count what comes out."),
 }
@@ -82,7 +82,7 @@ class ReaderLeftError(Exception):
 
 
 class Commands(TyperGroup):
-    """Typer's group, but for a pipe that breaks, which it would end with the status that means no."""
+    """Typer's group, without its own exit status for a broken pipe, which is the one for "no"."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -98,7 +98,7 @@ def run_application(arguments: list[str]) -> int:
     except SystemExit as ending:
         return _status(ending)
     except ReaderLeftError:
-        # What is still buffered has no reader.
+        # The rest of the buffer has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitStatus.OK
     except Exception as error:  # noqa: BLE001 - the last place where an error can become a sentence
@@ -123,7 +123,7 @@ def application(chosen: str) -> typer.Typer:
         elif entry.is_group:
             app.add_typer(import_module(entry.module).app, name=name, help=entry.summary, no_args_is_help=True)
         else:
-            app.command(name, help=entry.summary, epilog=EPILOGUE)(_command(entry))
+            app.command(name, epilog=EPILOGUE)(_command(entry))
     return app
 
 
@@ -169,7 +169,7 @@ def _as_command_error(error: Exception) -> CommandError:
 
         return client_failure(error)
     if isinstance(error, UnicodeEncodeError):
-        # Python keeps bytes of an argument that are not UTF-8 as what cannot be encoded.
+        # Python keeps bytes of an argument that are not UTF-8 as surrogates, which cannot be encoded.
         return CommandError(f"{error.object!r} is not UTF-8: a broker knows no such name", ExitStatus.USAGE)
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return CommandError(f"{what} (set {TRACEBACK_VARIABLE}=1 to see where)", ExitStatus.FAILED)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oncelog.broker.config.java_properties import parse_properties
+from oncelog.broker.config.properties import parse_properties
 from oncelog.broker.config.setting import SettingError
 from oncelog.cli.exits import CommandError, ExitStatus, read_text
 from oncelog.cli.options import DEFAULT_BOOTSTRAP_SERVER
@@ -41,7 +41,7 @@ REQUEST_TIMEOUT, CALL_TIMEOUT = "request.timeout.ms", "default.api.timeout.ms"
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What every client of a command is made with."""
+    """The options of every client that a command makes."""
 
     bootstrap_servers: str = DEFAULT_BOOTSTRAP_SERVER
     client_id: str = CLIENT_ID
@@ -49,11 +49,11 @@ class Reach:
     call_timeout_ms: float = CALL_TIMEOUT_MS
     security: Security = PLAINTEXT
     kafka_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What the file says of TLS and SASL, by the names that options of Spark's have for it."""
+    """The file's properties for TLS and SASL, under the names of Spark's options."""
 
 
 def reach(bootstrap_server: str | None, config: Path | None) -> Reach:
-    """Raises CommandError for a file that cannot be read or says what cannot be meant."""
+    """Read the options of a command. Raises CommandError for a file that cannot be read or has a value that is wrong."""
     properties = {} if config is None else _properties(config)
     named = properties.get(BOOTSTRAP_SERVERS, DEFAULT_BOOTSTRAP_SERVER)
     try:
@@ -94,7 +94,7 @@ def _milliseconds(properties: dict[str, str], name: str) -> float:
 
 
 def _remark(properties: dict[str, str], config: Path | None) -> None:
-    """Say which properties are for other programs."""
+    """Name the properties that have no effect on a command."""
     meant = {BOOTSTRAP_SERVERS, CLIENT_ID_NAME, REQUEST_TIMEOUT, CALL_TIMEOUT}
     others = sorted(name for name in properties if name in INERT or not (name in meant or is_security_option(name)))
     if others:
@@ -102,7 +102,7 @@ def _remark(properties: dict[str, str], config: Path | None) -> None:
 
 
 def connect(chosen: Reach) -> Client:
-    """A client that gives up soon enough for a person who waits. Raises CommandError for an address that is none."""
+    """A client whose timeouts suit a person who waits. Raises CommandError for an address that is none."""
     try:
         return Client(
             chosen.bootstrap_servers,
@@ -116,7 +116,7 @@ def connect(chosen: Reach) -> Client:
 
 
 def client_failure(error: ClientError) -> CommandError:
-    """A sentence and a status for whatever the client raises."""
+    """The sentence and the status for an error of the client."""
     first = error
     while isinstance(first, TransactionFailed) and isinstance(first.__cause__, ClientError):
         first = first.__cause__
@@ -137,7 +137,7 @@ def client_failure(error: ClientError) -> CommandError:
 
 
 def existing_topics(client: Client, names: Sequence[str]) -> list[TopicDescription]:
-    """Describe topics that must be there. Raises CommandError with those that are not."""
+    """Describe topics. Raises CommandError with the topics that do not exist."""
     described = list(client.metadata(list(names)).values())
     missing = [topic.name for topic in described if topic.error is ErrorCode.unknown_topic_or_partition]
     if missing:
@@ -190,9 +190,9 @@ POLL_MS = 500.0
 def polls(
     client: Client, consumer: Consumer, topic: TopicDescription, ends: Mapping[TopicPartition, int] | None
 ) -> Iterator[Sequence[ConsumedRecord]]:
-    """What each poll brings of below the ends, until they are reached; without ends for ever.
+    """Yield the records below the ends, a poll at a time, until the ends are reached; without ends for ever.
 
-    Raises CommandError where the topic is not there any more, or another one has its name: the ends are of the first.
+    Raises CommandError if the topic is deleted meanwhile, or deleted and created again.
     """
     if ends is None:
         while True:

@@ -28,13 +28,13 @@ def command(
         list[Path],
         typer.Argument(parser=filled_path, metavar="HISTORY.jsonl…", help="One history, in one file or in several."),
     ],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Show at most so many examples of each anomaly.")] = 5,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="The number of examples of each anomaly to show.")] = 5,
     as_json: Json = False,
 ) -> None:
     """Look for anomalies in a history of operations; exit with 1 if one counts as a fault.
 
-    A history says what clients sent to a log and polled from it, and how each operation ended. It is JSON Lines, as
-    docs/checker.md describes it and as oncelog.testing.checker.HistoryWriter records it. No broker is needed.
+    A history has what clients sent to a log and polled from it, and how each operation ended. It is a file of JSON Lines, which
+    docs/checker.md describes and oncelog.testing.checker.HistoryWriter records. No broker is needed.
     """
     with without_collections():
         report = check(_read(histories), examples_max=limit)

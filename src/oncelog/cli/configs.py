@@ -28,7 +28,7 @@ def check_names(client: Client, resource: ConfigResource, names: Sequence[str]) 
 
 
 def _known(client: Client, resource: ConfigResource) -> frozenset[str]:
-    """What a broker describes, whether or not it has the default."""
+    """The names of the settings that a broker describes, defaults included."""
     if resource.kind is ConfigKind.TOPIC:
         found = client.describe_configs(topics=[resource.name])
     elif resource.kind is ConfigKind.GROUP:
@@ -50,7 +50,7 @@ BrokerOption = Annotated[
     int | None,
     typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="The settings of the broker with this number."),
 ]
-EveryBroker = Annotated[bool, typer.Option("--every-broker", help="What was changed for every broker at once.")]
+EveryBroker = Annotated[bool, typer.Option("--every-broker", help="The settings that hold for every broker at once.")]
 
 
 @app.command()
@@ -60,12 +60,12 @@ def describe(
     broker: BrokerOption = None,
     every_broker: EveryBroker = False,
     everything: Annotated[bool, typer.Option("--all", help="Show defaults too.")] = False,
-    documentation: Annotated[bool, typer.Option("--documentation", help="Say what each setting does.")] = False,
+    documentation: Annotated[bool, typer.Option("--documentation", help="Show a sentence about each setting.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show settings, and where their values come from; without --all those that are not defaults."""
+    """Show settings and where their values come from. Defaults are left out without --all."""
     resource = _resource(topic, group, broker, every_broker=every_broker)
     with connect(reach(bootstrap_server, config)) as client:
         _check_topic(client, topic)
@@ -94,7 +94,7 @@ def alter(
     delete: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete", metavar="NAME", help="Go back to where the value came from before; may be given again."
+            "--delete", metavar="NAME", help="Remove a setting, so that its default holds; may be given again."
         ),
     ] = None,
     append: Annotated[
@@ -105,11 +105,13 @@ def alter(
         list[str] | None,
         typer.Option("--subtract", metavar="NAME=ITEMS", help="Take items from a list; may be given again."),
     ] = None,
-    validate_only: Annotated[bool, typer.Option("--validate-only", help="Ask whether it would be taken.")] = False,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Check the change, and change nothing.")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:
-    """Change settings. They count at once, and are there after a restart."""
+    """Change settings. A change holds at once, and after a restart too."""
     resource = _resource(topic, group, broker, every_broker=every_broker)
     changes = [
         ConfigChange(name, value, operation)

@@ -56,8 +56,8 @@ def command(
         str,
         typer.Option("-o", "--offset", metavar="beginning|end|N|-N", help="Where to start; -N is N before the end."),
     ] = "beginning",
-    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at what is the end now.")] = False,
-    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after so many records.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("-e", "--exit", help="Exit at the current end.")] = False,
+    count: Annotated[int | None, typer.Option("-c", "--count", min=1, help="Exit after this many records.")] = None,
     partition: Annotated[
         list[int] | None,
         typer.Option("-p", "--partition", min=0, max=INT32_MAX, help="Only this partition; may be given again."),
@@ -76,17 +76,17 @@ def command(
     null: Annotated[bool, typer.Option("-Z", "--null", help="Print NULL for a null key or value.")] = False,
     isolation_level: IsolationOption = Isolation.READ_COMMITTED,
     control_records: Annotated[
-        bool, typer.Option("--control-records", help="Show the ends of transactions too.")
+        bool, typer.Option("--control-records", help="Show commit and abort markers too.")
     ] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Print the value of each record on a line; with -K the key before it, with --json everything as one JSON object.
+    """Print the value of each record on a line; with -K the key before it, with --json the whole record as a JSON object.
 
     Records of open and aborted transactions are left out unless --isolation-level says otherwise. With --group the members of
-    the group divide the partitions, and each goes on where the group has committed; -o says where to begin if it has nowhere.
-    A record that is printed and not yet committed when the command ends is printed again by the next one.
+    the group divide the partitions, and each goes on from the committed offset; -o says where to begin if there is none. A record
+    that was printed but not committed when the command ended is printed again by the next member.
     """
     level = ISOLATION_LEVELS[isolation_level]
     chosen = reach(bootstrap_server, config)
@@ -150,7 +150,7 @@ def _from(
     ends: Mapping[TopicPartition, int],
     high_watermarks: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The offset, or the nearest that there is. Past its end a partition is read as with `end`, and that is said.
+    """The offset, or the nearest one in the log. A partition that ends before it is read from its end, with a note.
 
     An offset that an open transaction holds back is not past the end.
     """
@@ -240,14 +240,14 @@ def print_as_member(
 ) -> None:
     """Print until the ends of the member's partitions are reached, `count` records are printed, or for ever.
 
-    Raises CommandError where the topic is not there any more, to whose ends it was to be read.
+    Raises CommandError if the topic is deleted before its ends are reached.
     """
     left = count
     while left != 0 and not (ends is not None and _is_at(consumer, ends)):
         records = consumer.poll(POLL_MS, records_max=RECORDS_MAX if left is None else min(left, RECORDS_MAX))
         for record in records:
             sys.stdout.buffer.write(render(record) + b"\n")
-        # Whoever reads the output has it before the group does not give it to anybody any more.
+        # The reader of the output has the records before the group counts them as read.
         sys.stdout.buffer.flush()
         if records:
             _commit(consumer)
@@ -258,7 +258,7 @@ def print_as_member(
 
 
 def _is_at(consumer: Consumer, ends: Mapping[TopicPartition, int]) -> bool:
-    """Whether this member has partitions, and has read them to the ends. One without partitions waits for some."""
+    """True once this member has read its partitions to the ends. A member without partitions waits for some."""
     partitions = consumer.assignment
     return bool(partitions) and all(consumer.position(one) >= ends.get(one, 0) for one in partitions)
 
@@ -267,4 +267,4 @@ def _commit(consumer: Consumer) -> None:
     try:
         consumer.commit()
     except CommitFailed as failed:
-        note(f"{failed}; what was printed last is printed once more by whoever reads it next")
+        note(f"{failed}; the records printed last will be printed again by the next member")

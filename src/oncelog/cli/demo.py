@@ -154,7 +154,7 @@ def chosen_brokers(directory: Path, size: int, seed: int | None) -> Brokers:
 
 
 def progress_bars() -> Progress:
-    """On standard error, so that standard output holds nothing but the result."""
+    """Progress on standard error: standard output has nothing but the result."""
     return Progress(
         TextColumn("{task.description:<28}"),
         BarColumn(),
@@ -167,7 +167,7 @@ def progress_bars() -> Progress:
 
 def print_performance(performance: Performance) -> None:
     columns = performance.columns
-    counts = {column.settled.guarantee.value: _counts(column) for column in columns}
+    counts = {column.completed.guarantee.value: _counts(column) for column in columns}
     titles = TALLY_ROWS | {_name(victim): f"{victim.value} killed with -9" for victim in _victims(columns)}
     titles[UNPLANNED_RESTARTS] = UNPLANNED_RESTARTS_TITLE
     rows = [
@@ -182,7 +182,7 @@ def print_performance(performance: Performance) -> None:
 
 def performance_as_json(performance: Performance) -> dict[str, object]:
     """The same for a script."""
-    found: dict[str, object] = {column.settled.guarantee.value: _counts(column) for column in performance.columns}
+    found: dict[str, object] = {column.completed.guarantee.value: _counts(column) for column in performance.columns}
     cluster = performance.cluster
     if cluster is not None:
         found["cluster"] = {
@@ -209,14 +209,14 @@ def _print_cluster(cluster: ClusterState) -> None:
 def _counts(column: Column) -> Mapping[str, int]:
     return {
         **{name: getattr(column.tally, name) for name in TALLY_ROWS},
-        **{_name(victim): count for victim, count in column.settled.kills.items()},
-        UNPLANNED_RESTARTS: column.settled.unplanned_restarts,
+        **{_name(victim): count for victim, count in column.completed.kills.items()},
+        UNPLANNED_RESTARTS: column.completed.unplanned_restarts,
     }
 
 
 def _victims(columns: Sequence[Column]) -> list[Victim]:
-    """Those of any column, in the order of their definition."""
-    killed = {victim for column in columns for victim in column.settled.kills}
+    """The victims of all columns, in the order of their definition."""
+    killed = {victim for column in columns for victim in column.completed.kills}
     return [victim for victim in Victim if victim in killed]
 
 

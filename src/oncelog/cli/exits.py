@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class ExitStatus(IntEnum):
-    """What a script can tell from how a command ended."""
+    """The exit statuses of all commands."""
 
     OK = 0
     DIFFERENT = 1  # the command worked, and its answer is "no": a check, a run or a comparison found something wrong
@@ -29,7 +29,7 @@ class CommandError(Exception):
 
 
 def read_text(path: Path) -> str:
-    """Raises CommandError for a file that is not there, is a directory or is no text."""
+    """Read a file that the command line names. Raises CommandError for one that is not there, is a directory or is no text."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

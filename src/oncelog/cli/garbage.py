@@ -1,4 +1,4 @@
-"""Doing without the collector of garbage."""
+"""A command without garbage collections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Looking for circles of garbage among millions of values, which form none, would take half of the time."""
+    """Turn the collector off: among millions of values without cycles it would take half of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -33,7 +33,7 @@ FILE_COLUMNS = ("topic", "partition", "offset")
 
 Offsets = Mapping[TopicPartition, int]
 Target = Callable[[Client, Sequence[TopicPartition], Offsets], Offsets]
-"""From partitions, and the offsets that the group has, to those it is to have; they need not be in the log."""
+"""From partitions and the group's offsets to the new offsets, which need not be in the log."""
 
 
 def earliest(client: Client, partitions: Sequence[TopicPartition], _committed: Offsets) -> Offsets:
@@ -45,7 +45,7 @@ def latest(client: Client, partitions: Sequence[TopicPartition], _committed: Off
 
 
 def current(client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
-    """Where the group is, and the end of what it has never read."""
+    """The committed offset, or the end of a partition that has none."""
     return {**latest(client, [item for item in partitions if item not in committed], committed), **committed}
 
 
@@ -69,10 +69,10 @@ def shifted(count: int) -> Target:
 
 
 def at_time(time_ms: int) -> Target:
-    """The first record at or after a time, and the end where there is none. Before 1970 all is after it."""
+    """The first record at or after a time, or the end if there is none. A time before 1970 means the first record."""
 
     def target(client: Client, partitions: Sequence[TopicPartition], committed: Offsets) -> Offsets:
-        # Numbers below 0 stand for other things than times.
+        # ListOffsets gives negative timestamps a meaning of their own.
         found = offsets_at(client, partitions, max(time_ms, 0))
         ends = latest(client, [item for item in partitions if found[item] < 0], committed)
         return {**found, **ends}
@@ -134,16 +134,16 @@ def command(
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every topic that the group has an offset in.")
+        bool, typer.Option("--all-topics", help="Every topic in which the group has an offset.")
     ] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Go to the first record.")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="Go to the end.")] = False,
     to_current: Annotated[
-        bool, typer.Option("--to-current", help="Stay; go to the end of what has no offset yet.")
+        bool, typer.Option("--to-current", help="Keep the offsets; go to the end of partitions without one.")
     ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", metavar="OFFSET", help="Go to this offset.")] = None,
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Go on by so many offsets; back if N is negative.")
+        int | None, typer.Option("--shift-by", metavar="N", help="Move forward by N offsets, or back if N is negative.")
     ] = None,
     to_datetime: Annotated[
         str | None,
@@ -161,10 +161,10 @@ def command(
             "--from-file",
             parser=filled_path,
             metavar="FILE",
-            help="Go where the lines topic,partition,offset of a file say.",
+            help="Go to the offsets in the lines topic,partition,offset of a file.",
         ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Write the offsets, and do not just show them.")] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Write the offsets instead of only showing them.")] = False,
     export: Annotated[
         bool, typer.Option("--export", help="Print lines topic,partition,offset, which --from-file reads.")
     ] = False,
@@ -172,9 +172,9 @@ def command(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show where a group without members would go on, and write it with --execute.
+    """Show the offsets from which a group without members would go on, and write them with --execute.
 
-    An offset that a partition does not have becomes the nearest that it has.
+    An offset that is not in the log becomes the nearest one that is.
     """
     in_file = None if from_file is None else read_file(from_file)
     target = _the_one(
@@ -220,14 +220,14 @@ def _now_ms() -> int:
 
 
 def _check_inactive(client: Client, name: str) -> None:
-    """Members would go on from where they are, and write over what is reset. Raises CommandError."""
+    """Raises CommandError for a group with members: they would commit their own offsets over the new ones."""
     state = client.describe_group(name).state
     if state not in (EMPTY, DEAD):
         raise CommandError(f"group {name} has members: it is {state}", ExitStatus.REFUSED)
 
 
 def _within_the_log(client: Client, partitions: Sequence[TopicPartition], wanted: Offsets) -> Offsets:
-    """Move what is before the start of a partition to its start, and what is after its end to its end."""
+    """Limit the offsets to the start and the end of each partition."""
     starts = earliest(client, partitions, {})
     ends = latest(client, partitions, {})
     planned: dict[TopicPartition, int] = {}

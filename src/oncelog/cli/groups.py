@@ -29,7 +29,7 @@ STATE_DETAILS = ("epoch", "assignment_epoch")
 
 
 class GroupStateName(StrEnum):
-    """Where a group is, as Kafka names it."""
+    """The states of a group, with Kafka's names."""
 
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
@@ -41,7 +41,7 @@ class GroupStateName(StrEnum):
 
 
 class Type(StrEnum):
-    """Which protocol the members of a group speak."""
+    """The protocols of groups."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -77,17 +77,19 @@ def list_groups(
 @app.command()
 def describe(
     names: Annotated[list[str] | None, typer.Argument(metavar="GROUP…", help="The groups.")] = None,
-    all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group that is there.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show who is in the group, and what each reads.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show where the group is, and who coordinates it.")] = False,
+    all_groups: Annotated[bool, typer.Option("--all-groups", help="All groups.")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show the members, and how many partitions each reads.")
+    ] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show the state of the group, and its coordinator.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Show epochs, and the partitions of members.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show how far groups have come in each partition and who reads it, or their members or states.
+    """Show the committed offset, the lag and the reader of each partition; or the members, or the state, of groups.
 
-    The lag is what lies between the offset and the end of the partition.
+    The lag is the distance between the committed offset and the log end offset.
     """
     if all_groups is bool(names):
         raise typer.BadParameter("name either groups or --all-groups")
@@ -108,7 +110,7 @@ def describe(
 
 
 def described_group(client: Client, name: str) -> GroupDescription:
-    """Describe a group that must be there. Raises CommandError."""
+    """Describe a group. Raises CommandError if it does not exist."""
     described = client.describe_group(name)
     if described.state == DEAD:
         raise CommandError(f"there is no group {name}", ExitStatus.REFUSED)
@@ -116,7 +118,7 @@ def described_group(client: Client, name: str) -> GroupDescription:
 
 
 def _every_group(client: Client) -> list[GroupDescription]:
-    """All that are there, but for those that go while they are asked about."""
+    """All groups, except those that are deleted meanwhile."""
     names = sorted(item.group for item in client.list_groups())
     return [group for group in map(client.describe_group, names) if group.state != DEAD]
 
@@ -150,7 +152,7 @@ def _state_row(group: GroupDescription) -> dict[str, object]:
 
 
 def _offset_rows(client: Client, group: GroupDescription) -> list[dict[str, object]]:
-    """A row for each partition that has an offset or a reader."""
+    """A row for each partition with an offset or a reader."""
     committed = client.committed_offsets(group.group, require_stable=False)
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())
@@ -181,7 +183,7 @@ def delete(
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:
-    """Delete groups that have no members, with their offsets."""
+    """Delete groups without members, and their offsets."""
     with connect(reach(bootstrap_server, config)) as client:
         for name in names:
             if described_group(client, name).members:
@@ -198,7 +200,7 @@ def delete_offsets(
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:
-    """Forget how far a group has come in topics that no member of it reads."""
+    """Delete the committed offsets of a group in topics that no member of it reads."""
     with connect(reach(bootstrap_server, config)) as client:
         described_group(client, name)
         partitions = named_partitions(client, topic)

@@ -1,6 +1,6 @@
 """The entry point of `oncelog`.
 
-`serve` goes round the library that the other commands share: a broker that a test waits for must not load a terminal
+`serve` does without the library that the other commands share: a broker that a test waits for must not load a terminal
 toolkit first.
 """
 
@@ -10,7 +10,7 @@ import os
 import sys
 
 USAGE, INTERRUPTED = 2, 130
-"""Those of ExitStatus, which is loaded with the rest: until then Ctrl-C has nobody else to mind it."""
+"""The values of ExitStatus, which is not loaded yet when Ctrl-C may come."""
 
 
 def main() -> None:
@@ -37,9 +37,10 @@ def _run(arguments: list[str]) -> int:
 
 
 def occupy_standard_descriptors() -> None:
-    """No file and no socket may get the number of one that is closed.
+    """Open /dev/null for each standard descriptor that is closed.
 
-    What is meant for standard error would be written into it, and libuv ends the process where it is to close one of the three.
+    A file or a socket that got its number would receive the lines for standard error, and libuv ends a process that closes one of
+    the three.
     """
     for descriptor in range(3):
         try:

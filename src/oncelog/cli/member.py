@@ -13,7 +13,7 @@ CHUNK_BYTES = 4096
 
 
 def _end_with_the_parent() -> None:
-    """The end of the input is the parent's, also where that was killed."""
+    """Standard input ends with the parent, even if it is killed."""
     while os.read(INPUT, CHUNK_BYTES):
         pass
     os.kill(os.getpid(), signal.SIGKILL)

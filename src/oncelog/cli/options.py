@@ -16,24 +16,24 @@ from oncelog.cli.exits import CommandError, ExitStatus
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 INT16_MAX, INT32_MAX, INT64_MAX = 2**15 - 1, 2**31 - 1, 2**63 - 1
-"""What there is room for in a request."""
+"""The largest numbers that fit into the fields of a request."""
 SECONDS_MAX = 1_000_000_000
 
 
 def filled(text: str) -> str:
-    """A value that is not empty. Raises typer.BadParameter: `"$NAME"` with NAME unset must not stand for anything."""
+    """A value that is not empty. Raises typer.BadParameter: `"$NAME"` with NAME unset is a mistake."""
     if not text:
         raise typer.BadParameter("the value is empty: give one, or leave it out")
     return text
 
 
 def filled_path(text: str | Path) -> Path:
-    """The same of a path, which would be the current directory."""
+    """The same for a path: an empty one would be the current directory."""
     return Path(filled(str(text)))
 
 
 def number_between(least: float, most: float) -> Callable[[str], float]:
-    """What reads a number, which infinity and "not a number" are not. Raises typer.BadParameter."""
+    """A parser for finite numbers. It raises typer.BadParameter."""
 
     def read(text: str) -> float:
         try:
@@ -51,12 +51,12 @@ seconds = number_between(0, SECONDS_MAX)
 
 
 def is_utf8(text: str) -> bool:
-    """Whether an argument can be sent as text: Python keeps other bytes as halves of surrogate pairs."""
+    """True if an argument can be sent as text: Python keeps other bytes as halves of surrogate pairs."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def delimiter(text: str) -> bytes:
-    """What stands between key and value, as bytes of a line: \\t and the like are what they are in Python.
+    """The bytes between key and value in a line, with the escapes of Python, such as \\t.
 
     Raises typer.BadParameter.
     """
@@ -73,7 +73,7 @@ BootstrapServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT,…",
-        help="Where the cluster is found.",
+        help="The address of one or more brokers.",
         show_default=f"bootstrap.servers of --config, or {DEFAULT_BOOTSTRAP_SERVER}",
     ),
 ]
@@ -86,24 +86,25 @@ CommandConfig = Annotated[
     Path | None,
     typer.Option("--command-config", parser=filled_path, metavar="FILE", help=_CLIENT_PROPERTIES),
 ]
-"""Where --config is a topic's setting, as in Kafka's own tools, and can still be the file."""
+"""For commands whose --config is a topic's setting, as in Kafka's tools. It can still name the file."""
 Yes = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
 class Isolation(StrEnum):
-    """Which records a reader sees."""
+    """The isolation levels of a reader."""
 
     READ_COMMITTED = "read_committed"
     READ_UNCOMMITTED = "read_uncommitted"
 
 
 IsolationOption = Annotated[
-    Isolation, typer.Option("--isolation-level", help="Whether records of open and aborted transactions are left out.")
+    Isolation,
+    typer.Option("--isolation-level", help="Leave out records of open and aborted transactions, or show them."),
 ]
 KeyDelimiter = Annotated[
     bytes | None,
-    typer.Option("-K", "--key-delimiter", parser=delimiter, metavar="TEXT", help="What stands between key and value."),
+    typer.Option("-K", "--key-delimiter", parser=delimiter, metavar="TEXT", help="The text between key and value."),
 ]
 
 
@@ -119,7 +120,7 @@ def named_values(texts: list[str], option: str) -> dict[str, str]:
 
 
 def settings_and_file(texts: list[str], file: Path | None) -> tuple[dict[str, str], Path | None]:
-    """What --config says of a topic, NAME=VALUE, and the client.properties that it may name too.
+    """Divide the values of --config into a topic's settings, NAME=VALUE, and the client.properties.
 
     Raises typer.BadParameter for a second file, or for one that is not there: its name may be half a setting.
     """

@@ -1,4 +1,4 @@
-"""`oncelog produce`: write lines to a topic, with kcat's habits."""
+"""`oncelog produce`: write lines to a topic, with the options of kcat."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Compression(StrEnum):
 
 
 class Acks(StrEnum):
-    """Who has to have a record before it counts as written."""
+    """The replicas that must have a record before it counts as written."""
 
     ALL = "all"
     LEADER = "1"
@@ -43,7 +43,7 @@ class Acks(StrEnum):
 
 
 class PartitionerName(StrEnum):
-    """Who decides about the partition of a record."""
+    """The partitioners."""
 
     MURMUR2 = "murmur2"
     CONSISTENT_RANDOM = "consistent_random"
@@ -60,7 +60,7 @@ class Line(NamedTuple):
 
 def command(
     topic: Annotated[
-        str, typer.Argument(metavar="TOPIC", help="The topic; made if the broker makes topics by itself.")
+        str, typer.Argument(metavar="TOPIC", help="The topic; created if the broker creates topics automatically.")
     ],
     files: Annotated[
         list[Path] | None,
@@ -80,13 +80,15 @@ def command(
     ] = Compression.NONE,
     acks: Annotated[
         Acks,
-        typer.Option("--acks", help="Who has a record before it counts: all in-sync replicas, the leader, nobody."),
+        typer.Option(
+            "--acks", help="The replicas that must have a record before it counts: all in sync, the leader, none."
+        ),
     ] = Acks.ALL,
     idempotence: Annotated[
         bool | None,
         typer.Option(
             "--idempotence/--no-idempotence",
-            help="Whether a record is written once however often it is sent.",
+            help="Write a record once, however often it is sent.",
             show_default="on with --acks all",
         ),
     ] = None,
@@ -168,9 +170,9 @@ def _header(text: str) -> tuple[str, bytes]:
 
 
 def _check_readable(path: Path) -> None:
-    """Before anything is sent: who ran the command again would write the files before this one twice.
+    """Raises CommandError before anything is sent: a second run would write the files before this one twice.
 
-    A pipe is not opened for that: whoever writes to it would take it for gone when it is closed. Raises CommandError.
+    A pipe is not opened for the check: its writer would see it close.
     """
     try:
         if not stat.S_ISFIFO(path.stat().st_mode):
@@ -202,7 +204,7 @@ def _send_in_transaction(
     try:
         _send_all(producer, topic, lines, partition, headers, sent)
     except BaseException:
-        # Nothing is committed, whatever comes of this: what went wrong first is what is said.
+        # Nothing is committed, whether or not the abort succeeds: the first error is the one to report.
         with suppress(ClientError):
             producer.abort_transaction()
         raise
@@ -233,20 +235,20 @@ def _send_all(
     for line in lines:
         sent.waiting.append(producer.send(topic, line.value, key=line.key, partition=partition, headers=headers))
         if len(sent.waiting) >= IN_FLIGHT_MAX:
-            sent.settle()
+            sent.wait()
     producer.flush()
-    sent.settle()
+    sent.wait()
 
 
 @dataclass(slots=True)
 class SentLines:
-    """What became of the records that were sent: `counts` has how many of them each partition took."""
+    """The results of the records that were sent: `counts` has the number of records that each partition took."""
 
     counts: dict[int, int] = field(default_factory=dict)
     waiting: deque[Delivery] = field(default_factory=deque)
 
-    def settle(self) -> None:
-        """Wait for what is on its way. Raises what kept a record from being written, which stays the first of `waiting`."""
+    def wait(self) -> None:
+        """Wait for the deliveries. Raises the error of a record that failed, which stays the first of `waiting`."""
         while self.waiting:
             written = self.waiting[0].result()
             self.waiting.popleft()
@@ -258,7 +260,7 @@ class SentLines:
         unknown = failed = 0
         while self.waiting:
             try:
-                self.settle()
+                self.wait()
             except DeliveryUnknown:
                 self.waiting.popleft()
                 unknown += 1

@@ -21,7 +21,7 @@ Without --data-dir the log lives in a temporary directory that is removed at the
 
 
 def parser() -> argparse.ArgumentParser:
-    # The prefix of an option is not an option: a script must not depend on which others exist.
+    # Prefixes of options are refused: a script must not depend on which other options exist.
     serve = argparse.ArgumentParser(
         prog="oncelog serve",
         description=DESCRIPTION,
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
         "--log-level",
         choices=LOG_LEVELS,
         default="warning",
-        help="how much is said on standard error (default: warning); info has each decision about topics, groups and "
+        help="how much is logged on standard error (default: warning); info has each decision about topics, groups and "
         "transactions, refused and slow requests",
     )
     serve.add_argument(
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 def run(arguments: list[str]) -> int:
     """Serve until stopped; return the exit status."""
     options = parser().parse_args(arguments)
-    # What a start imports and makes stays. The broker has the collector back when it is ready.
+    # Objects that a start makes stay. The broker turns the collector on when it is ready.
     gc.disable()
     from oncelog.server.logs import PROCESS, LogFormat, begin_logging
     from oncelog.server.main import serve
@@ -100,7 +100,7 @@ def run(arguments: list[str]) -> int:
 
 
 def broker_settings(file: Path | None, given: dict[str, str]) -> tuple[dict[str, str], list[str]]:
-    """The file's settings with those of the command line over them, and what is to be said of those without effect.
+    """The settings of the file and the command line, which is stronger, and remarks about settings without effect.
 
     Raises ValueError for a wrong value, and CommandError for a file that cannot be read.
     """
@@ -124,7 +124,7 @@ def broker_settings(file: Path | None, given: dict[str, str]) -> tuple[dict[str,
 
 
 def _filled(text: str) -> str:
-    """`"$NAME"` with NAME unset must not stand for what is taken without the option."""
+    """`"$NAME"` with NAME unset must not mean the same as no option."""
     if not text:
         raise argparse.ArgumentTypeError("the value is empty: give one, or leave it out")
     return text

@@ -1,4 +1,4 @@
-"""`oncelog simulate`: the broker and the client on a disk, a network and a clock that a seed decides."""
+"""`oncelog simulate`: run the broker and the client on a simulated disk, network and clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command(
             "--minutes",
             parser=number_between(MINUTES_MIN, MINUTES_MAX),
             metavar="MINUTES",
-            help="How long there are faults, in simulated time.",
+            help="The length of the phase with faults, in simulated time.",
         ),
     ] = 1.0,
     without: Annotated[
@@ -51,10 +51,10 @@ def command(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the broker and the client through faults that a seed decides, and check that nothing is lost or there twice.
+    """Run the broker and the client through faults that a seed chooses, and check that nothing is lost or duplicated.
 
-    The same seed is the same run. A run that fails ends the command with 1; the command that repeats it is printed, with
-    the few faults that it needs.
+    The same seed is the same run. A run that fails ends the command with 1, and the command that repeats it with the fewest
+    faults is printed.
     """
     simulation = ClusterSimulation if cluster else Simulation
     chosen = _seeds(seed, seeds)

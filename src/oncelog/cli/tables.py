@@ -15,7 +15,7 @@ WIDTH_WITHOUT_TERMINAL = 1_000_000
 
 
 def console() -> Console:
-    """Standard output; lines are neither folded nor cut where there is no terminal to do it for."""
+    """Standard output, which folds and cuts lines on a terminal alone."""
     return Console(width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, highlight=False, soft_wrap=False)
 
 
@@ -39,7 +39,7 @@ def note(text: str) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *, title: str | None = None) -> None:
     """Print rows under their columns. A column's heading is its name in words; numbers are set to the right."""
     listed = list(rows)
-    # As Text nothing of it is markup: a group may be called [/x].
+    # Text has no markup: a group may be called [/x].
     table = Table(box=None, pad_edge=False)
     for column in columns:
         is_number = all(isinstance(row[column], int) for row in listed) and bool(listed)
@@ -49,7 +49,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Mapping[str, object]], *,
     screen = console()
     with screen.capture() as drawn:
         if title is not None:
-            # Beside the table, in which it would be no wider than that.
+            # A title inside the table would be cut to its width.
             screen.print(Text(printable(title), "bold"))
         screen.print(table)
     for line in drawn.get().splitlines():
@@ -68,7 +68,7 @@ def cell(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Control characters, of a name that a client chose, would do things to a terminal."""
+    """Escape control characters: a client chooses names, and a terminal would obey them."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
@@ -83,7 +83,7 @@ def setting_value(name: str, value: str) -> str:
 
 
 def without_secrets(value: object) -> object:
-    """A value of JSON: a field whose name is that of a password is hidden, and so is what a text says of one."""
+    """A JSON value with the fields hidden that are named like passwords, and with the SCRAM fields of its texts hidden."""
     if isinstance(value, dict):
         return {name: setting_value(name, "") or without_secrets(one) for name, one in value.items()}
     if isinstance(value, list):

@@ -31,7 +31,7 @@ from oncelog.client import (
 LAG, LEAST_LAG = "max.compaction.lag.ms", "min.compaction.lag.ms"
 BACKOFF = "log.cleaner.backoff.ms"
 FORCED_LAG_MS = 1001
-"""Longer than min.compaction.lag.ms by so much: a number that nobody else takes tells what a command that was killed has left."""
+"""Added to min.compaction.lag.ms. The odd number marks a value that a command left behind when it was killed."""
 POLL_SECONDS = 0.25
 PASSES = 2
 SPARE_SECONDS = 2.0
@@ -45,7 +45,7 @@ def compact(
             "--quiet",
             parser=seconds,
             metavar="SECONDS",
-            help="Stop when no partition has become smaller for so long.",
+            help="Stop when no partition has become smaller for this long.",
             show_default="two passes of the cleaner, by the broker's log.cleaner.backoff.ms",
         ),
     ] = None,
@@ -53,13 +53,13 @@ def compact(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Have the log cleaner clean topics now, and show how large each partition was and is.
+    """Have the log cleaner clean topics now, and show the size of each partition before and after.
 
-    Meanwhile max.compaction.lag.ms of the topics is 1001 ms, or as much longer than min.compaction.lag.ms; then it is as before.
-    If the command is killed, it stays so, and the next compact of the topic takes it away.
+    Meanwhile max.compaction.lag.ms of the topics is min.compaction.lag.ms and 1001 ms more. Afterwards it is restored. If the
+    command is killed, the next compact of the topic restores it.
 
-    The protocol does not tell when a cleaning ends. The command goes by the sizes: a cleaning of a large partition may go
-    on after it. Records that are younger than min.compaction.lag.ms stay, and so does what open transactions hold back.
+    The protocol does not say when a cleaning ends, so the command watches the sizes: the cleaning of a large partition may go on
+    after it. Records younger than min.compaction.lag.ms stay, and so do records that open transactions hold back.
     """
     with connect(reach(bootstrap_server, config)) as client:
         partitions = [partition for topic in existing_topics(client, names) for partition in partitions_of(topic)]
@@ -105,7 +105,7 @@ def _forced_lag_ms(settings: Sequence[ConfigEntry]) -> int:
 
 
 def _own_lag(settings: Sequence[ConfigEntry]) -> str | None:
-    """What the topic is to have again; None for the broker's value."""
+    """The topic's own value, to be restored; None for the broker's value."""
     own = next((entry.value for entry in settings if _is_own_lag(entry)), None)
     return None if own == str(_forced_lag_ms(settings)) else own
 
@@ -115,7 +115,7 @@ def _is_own_lag(entry: ConfigEntry) -> bool:
 
 
 def _say_what_is_left(name: str, settings: Sequence[ConfigEntry]) -> None:
-    """What to do if the command is killed, where the next one could not know what there was."""
+    """Say how to restore a value that the next command could not know, if this one is killed."""
     own = _own_lag(settings)
     if own is not None:
         again = f"oncelog topics alter {name} --config {LAG}={own}"
@@ -145,7 +145,7 @@ def _sizes(client: Client, partitions: Sequence[TopicPartition]) -> dict[TopicPa
 def _wait(
     client: Client, partitions: Sequence[TopicPartition], before: dict[TopicPartition, int], quiet_seconds: float
 ) -> dict[TopicPartition, int]:
-    """The sizes once none has become smaller for a while."""
+    """The sizes, once no partition has become smaller for a while."""
     sizes, smaller_at = before, time.monotonic()
     while time.monotonic() - smaller_at < quiet_seconds:
         time.sleep(POLL_SECONDS)

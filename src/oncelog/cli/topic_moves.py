@@ -24,7 +24,10 @@ def move(
     to: Annotated[
         str,
         typer.Option(
-            "--to", parser=filled, metavar="DIRECTORY", help="The log directory; a relative path is seen from here."
+            "--to",
+            parser=filled,
+            metavar="DIRECTORY",
+            help="The log directory; its path may be relative to the current directory.",
         ),
     ],
     partition: Annotated[
@@ -41,16 +44,15 @@ def move(
             show_default="the only one that has the directory",
         ),
     ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Come back when nothing is on its way any more.")
-    ] = True,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the moves are done.")] = True,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Move partitions to another log directory of their broker, which serves them meanwhile, and show where they are.
 
-    A move goes on without the command, also after the broker was started again. Moving to where a partition is takes a move back.
+    A move goes on without the command, and after a restart of the broker too. A move to the current directory cancels one that is
+    under way.
     """
     with connect(reach(bootstrap_server, config)) as client:
         (topic,) = existing_topics(client, [name])
@@ -73,7 +75,7 @@ def move(
 
 
 def _found(client: Client, path: str) -> tuple[str, list[int]]:
-    """The log directory as its brokers name it, and those that have it. Raises CommandError where none has.
+    """The log directory as brokers name it, and the brokers that have it. Raises CommandError if none has.
 
     A broker that was started with a relative path names the absolute one.
     """

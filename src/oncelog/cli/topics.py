@@ -46,7 +46,7 @@ app.command()(compact)
 app.command()(move)
 
 END = -1
-"""What DeleteRecords takes for the high watermark."""
+"""The offset that stands for the high watermark in DeleteRecords."""
 
 
 @app.command()
@@ -69,7 +69,7 @@ def create(
             help="A topic setting; may be given again. Or the client's properties.",
         ),
     ] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is no error.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Accept a topic that exists.")] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
@@ -96,12 +96,12 @@ def _create_one(client: Client, topic: NewTopic, *, if_not_exists: bool) -> bool
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Show the broker's own topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show internal topics too.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """List topics with their partitions and records' offsets."""
+    """List topics with their partitions, replicas and number of offsets."""
     with connect(reach(bootstrap_server, config)) as client:
         topics = [topic for topic in client.metadata().values() if internal or not topic.is_internal]
         rows = [_summary(client, topic) for topic in sorted(topics, key=lambda topic: topic.name)]
@@ -149,7 +149,7 @@ def describe(
 
 
 def _details(client: Client, topic: TopicDescription) -> dict[str, Any]:
-    """Offsets, and a leader, are None for a partition that has no leader."""
+    """The leader and the offsets are None for a partition without a leader."""
     partitions = led_partitions_of(topic)
     starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
     stable = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
@@ -183,7 +183,7 @@ def alter(
     names: Topics,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", min=1, max=INT32_MAX, help="Give each topic so many partitions; never fewer."),
+        typer.Option("--partitions", min=1, max=INT32_MAX, help="The new number of partitions, never fewer than now."),
     ] = None,
     config: Annotated[
         list[str] | None,
@@ -198,7 +198,7 @@ def alter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
 ) -> None:
-    """Give topics more partitions, and other settings."""
+    """Add partitions to topics, and change their settings."""
     settings, file = settings_and_file(config or [], command_config)
     changes = [ConfigChange(name, value) for name, value in settings.items()]
     changes += [ConfigChange(name, None, ConfigOperation.DELETE) for name in delete_config or []]
@@ -225,15 +225,15 @@ def delete_records(
         typer.Option(
             "--before",
             metavar="PARTITION=OFFSET",
-            help="Delete what is before this offset, or everything before `end`; may be given again.",
+            help="Delete the records before this offset, or with `end` all of them; may be given again.",
         ),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Delete every record that is there now.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Delete all current records.")] = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Delete the oldest records of a topic, and show where its partitions begin now."""
+    """Delete the oldest records of a topic, and show the new log start offsets."""
     if everything is bool(before):
         raise typer.BadParameter("name either --before or --all")
     asked = {_partition_number(key): _offset(value) for key, value in named_values(before or [], "--before").items()}
@@ -270,7 +270,7 @@ def delete(
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:
-    """Delete topics, with all that is in them."""
+    """Delete topics and their records."""
     with connect(reach(bootstrap_server, config)) as client:
         existing_topics(client, names)
         client.delete_topics(names)
@@ -288,10 +288,10 @@ PRODUCER_COLUMNS = (
 def producers(
     names: Topics, bootstrap_server: BootstrapServer = None, config: Config = None, as_json: Json = False
 ) -> None:
-    """Show the producers that each partition knows: their epoch, last sequence, and where their open transaction begins.
+    """Show the producers of each partition: their epoch, last sequence, and the first offset of their open transaction.
 
-    Those that have written without idempotence are not among them. A producer is forgotten producer.id.expiration.ms after its
-    last record. Partitions without a leader are left out.
+    Producers without idempotence are not known. A producer is forgotten producer.id.expiration.ms after its last record.
+    Partitions without a leader are left out.
     """
     with connect(reach(bootstrap_server, config)) as client:
         partitions = [one for topic in existing_topics(client, names) for one in led_partitions_of(topic)]
@@ -313,7 +313,7 @@ def _transactional_ids(client: Client, producer_ids: Iterable[int]) -> dict[int,
 
 
 def _row(partition: TopicPartition, state: ProducerState, ids: dict[int, str]) -> dict[str, object]:
-    """Kafka says -1 where there is nothing to say: no record yet, no marker yet, no transaction open."""
+    """Kafka's -1 becomes None: no record yet, no marker yet, no open transaction."""
     return {
         "topic": partition.topic,
         "partition": partition.partition,

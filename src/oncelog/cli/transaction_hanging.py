@@ -1,4 +1,4 @@
-"""`oncelog transactions find-hanging`, and the end of a transaction that hangs: its coordinator will send no marker (KIP-664)."""
+"""`oncelog transactions find-hanging`, and the abort of a hanging transaction (KIP-664)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def find_hanging(
         typer.Option("--partition", min=0, help="Look in this partition of --topic.", show_default="all partitions"),
     ] = None,
     broker_id: Annotated[
-        int | None, typer.Option("--broker-id", help="Look at what this broker leads.", show_default="all brokers")
+        int | None,
+        typer.Option("--broker-id", help="Look in the partitions that this broker leads.", show_default="all brokers"),
     ] = None,
     max_transaction_timeout: Annotated[
         float,
@@ -37,16 +38,16 @@ def find_hanging(
             "--max-transaction-timeout",
             metavar="MINUTES",
             min=0,
-            help="Only those that have written nothing for so long.",
+            help="Only transactions that have written nothing for this long.",
         ),
     ] = 0,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Find transactions that are open in a partition although their coordinators do not have them open there.
+    """Find transactions that are open in a partition, but not at their coordinators.
 
-    No marker will come for them, and readers of committed records get no further. `abort --topic` ends one.
+    They get no marker, so readers of committed records stop there. `abort --topic` ends one.
     """
     if partition is not None and topic is None:
         raise typer.BadParameter("--partition needs --topic")
@@ -74,7 +75,7 @@ def _chosen(topic: TopicDescription, number: int | None, broker_id: int | None) 
 def abort_in_partition(
     client: Client, partition: TopicPartition, start_offset: int, *, yes: bool, as_json: bool
 ) -> None:
-    """Show the transaction that hangs there, ask, and end it. Raises CommandError where none does."""
+    """Show the hanging transaction, ask, and abort it. Raises CommandError if there is none."""
     found = client.find_hanging_transactions([partition])
     shown = [_row(one) for one in found if one.state.transaction_start_offset == start_offset]
     if shown and not as_json:

@@ -46,7 +46,9 @@ def list_transactions(
     ] = None,
     open_for_seconds: Annotated[
         float | None,
-        typer.Option("--open-for", parser=seconds, metavar="SECONDS", help="Only those open for at least so long."),
+        typer.Option(
+            "--open-for", parser=seconds, metavar="SECONDS", help="Only transactions open for at least this long."
+        ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
@@ -73,11 +75,11 @@ def describe(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show one transaction, and for each of its partitions the records that readers wait for because of it.
+    """Show one transaction, and for each of its partitions the records that it holds back from readers.
 
-    A read_committed reader stops at the last stable offset, where the first transaction that is open there begins. That one holds
-    back what lies between it and the high watermark. A partition waits for a leader, or for the marker of a transaction whose end
-    is decided.
+    A read_committed reader stops at the last stable offset, which is the first offset of the oldest open transaction. That
+    transaction holds back the records up to the high watermark. A partition waits for a leader, or for the marker of a transaction
+    whose end is decided.
     """
     with connect(reach(bootstrap_server, config)) as client:
         description = _described(client, transactional_id)
@@ -94,21 +96,22 @@ def abort(
         str | None, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)
     ] = None,
     topic: Annotated[
-        str | None, typer.Option("--topic", help="Without an id: where a transaction hangs, as find-hanging shows it.")
+        str | None,
+        typer.Option("--topic", help="Without an id: the topic of a hanging transaction, from find-hanging."),
     ] = None,
     partition: Annotated[int | None, typer.Option("--partition", min=0, help="The partition of --topic.")] = None,
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", min=0, help="The offset at which it begins there.")
+        int | None, typer.Option("--start-offset", min=0, help="Its first offset in that partition.")
     ] = None,
     yes: Yes = False,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Abort the open transaction of an id, and fence its producer, or end one that hangs in a partition.
+    """Abort the open transaction of an id and fence its producer, or abort a transaction that hangs in a partition.
 
-    First it shows what will be ended, and asks. A transaction whose end is decided already ends as it was decided. One that
-    hangs is ended as aborted, in its partition alone.
+    It shows the transaction, and asks. A transaction whose end is decided already ends as decided. A hanging transaction is
+    aborted in its partition alone.
     """
     where = (topic, partition, start_offset)
     if (transactional_id is None) == (where == (None, None, None)):

@@ -1,4 +1,4 @@
-"""`oncelog verify`: what a pipeline lost, wrote twice, or put out of order."""
+"""`oncelog verify`: find the records that a pipeline lost, duplicated or put out of order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from oncelog.checking.comparison import Comparison, Sighting, compare
+from oncelog.checking import Comparison, Sighting, compare
 from oncelog.cli.brokers import Reach, connect, existing_topics, offsets_at, partitions_of, polls, reach
 from oncelog.cli.exits import CommandError, ExitStatus
 from oncelog.cli.options import BootstrapServer, Config, Json, filled
@@ -32,7 +32,7 @@ def command(
         typer.Option(
             "--key",
             metavar="key|value|value:FIELD|header:NAME",
-            help="What makes a record of the output the one of the input. FIELD is of a JSON value; a.b goes deeper.",
+            help="What identifies a record in both topics. FIELD is a field of a JSON value; a.b is nested.",
         ),
     ] = "key",
     where: Annotated[
@@ -44,15 +44,15 @@ def command(
             help="Expect only input whose JSON value has this field, not null.",
         ),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="List at most so many records of each kind.")] = 10,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="The number of records of each kind to list.")] = 10,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Compare two topics as a read_committed reader sees them now; exit with 1 if anything is wrong.
+    """Compare two topics as a read_committed reader sees them now; exit with 1 if a record is lost, duplicated or misplaced.
 
-    Lost records are named by their offsets in the input, the others by theirs in the output. A record is out of order
-    when another of the same key came before it there and comes after it in the input.
+    A lost record has its offset in the input, the others have their offsets in the output. A record is out of order when
+    another record of the same key is before it in the output and after it in the input.
     """
     identify = identity_from(key)
     expect = _has_field(where) if where else lambda record: True
@@ -126,7 +126,7 @@ def _sightings(
         identity = identify(record)
         if identity is None:
             place = f"{topic}-{record.partition} offset {record.offset}"
-            raise CommandError(f"the record at {place} has not what --key names", ExitStatus.USAGE)
+            raise CommandError(f"the record at {place} has nothing under --key", ExitStatus.USAGE)
         yield Sighting(identity, record.key, record.partition, record.offset)
 
 
@@ -135,10 +135,10 @@ def _records(chosen: Reach, topic: str, progress: Progress) -> Iterator[Consumed
         (described,) = existing_topics(client, [topic])
         partitions = partitions_of(described)
         starts = offsets_at(client, partitions, OffsetSpec.EARLIEST)
-        # In this order: what is appended in between is no reason to say anything.
+        # In this order, records that are appended in between cause no note.
         high_watermarks = offsets_at(client, partitions, OffsetSpec.LATEST)
         ends = offsets_at(client, partitions, OffsetSpec.LATEST, IsolationLevel.READ_COMMITTED)
-        _tell_what_is_held_back(ends, high_watermarks)
+        _note_held_back(ends, high_watermarks)
         first = sum(starts.values())
         task = progress.add_task(f"reading {topic}", total=sum(ends.values()) - first)
         consumer = Consumer(
@@ -155,11 +155,11 @@ def _records(chosen: Reach, topic: str, progress: Progress) -> Iterator[Consumed
                 progress.update(task, completed=sum(consumer.position(item) for item in partitions) - first)
 
 
-def _tell_what_is_held_back(ends: Mapping[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int]) -> None:
-    """A record is missing from the comparison that somebody else may see a moment later."""
+def _note_held_back(ends: Mapping[TopicPartition, int], high_watermarks: Mapping[TopicPartition, int]) -> None:
+    """Name the partitions with records that become visible only when open transactions end."""
     held = [f"{item} from offset {end} on" for item, end in ends.items() if end < high_watermarks[item]]
     if held:
-        note(f"not compared, for transactions are open there: {', '.join(held)}")
+        note(f"not compared, because transactions are open there: {', '.join(held)}")
 
 
 def comparison_as_json(found: Comparison[bytes], source: str, target: str, limit: int) -> dict[str, object]:

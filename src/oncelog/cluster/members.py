@@ -17,11 +17,10 @@ from oncelog.broker.coordinators.known_brokers import (
     MarkersOfProducer,
     TopicOfOffsets,
 )
-from oncelog.broker.coordinators.marker_messages import marker_errors, markers_request
-from oncelog.broker.operations import NO_LEADER
+from oncelog.broker.coordinators.markers import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import TRANSACTION_STATE
-from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, ClusterNode, KnownPartition, Leadership
+from oncelog.broker.view import LEADER_DURING_DELETE, NO_LEADER, UNKNOWN, ClusterNode, KnownPartition, Leadership
 from oncelog.cluster.channel import ChannelError
 from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, catch_up
 from oncelog.cluster.zookeeper.session import (

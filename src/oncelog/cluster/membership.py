@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.config.listeners import inter_broker_listener
@@ -18,7 +18,7 @@ from oncelog.broker.request import Request
 from oncelog.cluster.channel import Channel, ChannelError, Channels
 from oncelog.cluster.configs import ClusterConfigs
 from oncelog.cluster.controller.controller import Controller
-from oncelog.cluster.controller.term import ControllerSettings
+from oncelog.cluster.controller.term import ControllerParts, ControllerSettings
 from oncelog.cluster.counts import InSyncCounts, SessionCounts
 from oncelog.cluster.liveness import Liveness, LogDirEvents, Registration
 from oncelog.cluster.members import ClusterMembers, KnownMembers
@@ -50,13 +50,12 @@ from oncelog.wire import ErrorCode, message_class
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from oncelog.broker.config.configuration import Settings
     from oncelog.broker.config.listeners import Endpoint
     from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.broker.metadata import BrokerParts
     from oncelog.broker.storage.partition import Partition
     from oncelog.cluster.shared_topics import SharedTopics
-    from oncelog.environment import BrokerNetwork, Clock, Random
+    from oncelog.environment import BrokerNetwork
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -72,24 +71,6 @@ HEARD_BY_CONTROLLER = (
     paths.ISR_CHANGES,
     paths.LOG_DIR_EVENTS,
 )
-
-
-@dataclass(slots=True)
-class ControllerParts:
-    """What the controller needs of its broker."""
-
-    clock: Clock
-    random: Random
-    zookeeper: ZooKeeper
-    node_id: int
-    network: BrokerNetwork
-    settings: Settings
-
-    def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
-        return Channel(self.network, self.clock, self.random, broker_id, host, port, str(self.node_id))
-
-    def is_unclean_election_enabled(self) -> bool:
-        return bool(self.settings.value("unclean.leader.election.enable"))
 
 
 class ClusterMembership:
@@ -214,7 +195,12 @@ class ClusterMembership:
             controller_socket_timeout_ms=number("controller.socket.timeout.ms"),
         )
         controller_parts = ControllerParts(
-            broker.clock, self._random, self._zookeeper, node_id, self._network, broker.settings
+            broker.clock,
+            self._random,
+            self._zookeeper,
+            node_id,
+            partial(Channel, self._network, broker.clock, self._random, client_id=str(node_id)),
+            lambda: bool(broker.settings.value("unclean.leader.election.enable")),
         )
         self.controller = Controller(controller_parts, controller_settings)
         self.configs.on_unclean_election = self.controller.unclean_election_enabled

@@ -19,7 +19,7 @@ START_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """A cluster after everybody is back. Resident bytes are those of each member by its name."""
+    """A cluster after every member is back. `resident_bytes` is by the member's name."""
 
     seed: int
     under_replicated: int
@@ -28,37 +28,37 @@ class ClusterState:
 
 
 class Brokers(Protocol):
-    """It can be killed at any moment, and comes back by itself."""
+    """Brokers that are killed at any moment, and start again by themselves."""
 
     replication_factor: int
     micro_batches: int
-    """In how many each pipeline reads the flights, so that every kill finds one."""
+    """The number of micro-batches of each pipeline: enough for every kill."""
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of every broker there is."""
+        """The addresses of all brokers."""
 
     @property
     def complaint(self) -> str | None:
-        """A sentence about what went wrong with it by itself; None while nothing has."""
+        """A sentence about a failure that was no kill; None while there is none."""
 
     def start(self) -> None:
         """Start all of it, and wait until it serves. Raises ProcessError."""
 
     def kills(self, guarantee: Guarantee) -> tuple[Kill, ...]:
-        """All that one way of writing has to go through, those of the driver included."""
+        """All kills for one way of writing, those of the driver included."""
 
     def kill(self, kill: Kill, topic: str) -> str:
-        """kill -9 of who it is at this moment that writes to `topic`, and say who it was. Its next start is not waited for.
+        """kill -9 of the victim for the pipeline that writes to `topic`, and return its name. The next start is not awaited.
 
-        Where it cannot be done it raises ProcessError, and is a complaint too.
+        Raises ProcessError where that is impossible, which is a complaint too.
         """
 
     def wait_until_whole(self) -> None:
-        """Until everybody is back, and has everything. Raises ProcessError."""
+        """Wait until every member is back and in sync. Raises ProcessError."""
 
     def state(self) -> ClusterState | None:
-        """What there is to tell at the end, besides the counts."""
+        """The state of a cluster for the end of the output; None for one broker."""
 
     def close(self) -> None:
         """Leave no process behind."""

@@ -24,7 +24,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def resident_bytes(pid: int) -> int:
-    """Of the process, and of those that it has started; 0 where it is gone."""
+    """The resident bytes of a process and its children; 0 if it is gone."""
     total = 0
     with suppress(OSError):
         total = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_BYTES
@@ -41,7 +41,7 @@ CALL_TIMEOUT_MS = 5_000
 
 
 class DemoCluster:
-    """Each member is found at the same address, and with the same data, after it has been killed."""
+    """A cluster whose members keep their address and data when they are killed."""
 
     replication_factor = REPLICAS_MAX
     micro_batches = 12
@@ -50,8 +50,8 @@ class DemoCluster:
         self._directory = directory
         self._seed = seed
         plan = ClusterPlan(directory / "data", size, ANY_FREE_PORT, ANY_FREE_PORT, {}, {})
-        self._cluster = LocalCluster(plan, self._hear)
-        self._to_be_killed: MemberProcess | None = None
+        self._cluster = LocalCluster(plan, self._report)
+        self._victim: MemberProcess | None = None
         self._complaint: str | None = None
         self._lock = threading.Lock()
         self._is_closed = False
@@ -75,7 +75,7 @@ class DemoCluster:
         return cluster_kills(guarantee, self._seed)
 
     def kill(self, kill: Kill, topic: str) -> str:
-        """One member at a time is away: who is to be killed while another is not back yet is killed when that is."""
+        """Wait until the last victim is back, then kill: one member at a time is away."""
         try:
             self.wait_until_whole()
             if kill.victim is Victim.ZOOKEEPER:
@@ -89,11 +89,11 @@ class DemoCluster:
         self._until(self._is_whole, "the cluster is whole")
 
     def state(self) -> ClusterState:
-        told = [self._told(broker) for broker in self._cluster.brokers.values()]
+        known = [self._partitions(broker) for broker in self._cluster.brokers.values()]
         return ClusterState(
             seed=self._seed,
-            under_replicated=max(sum(map(_is_under_replicated, partitions)) for partitions in told),
-            offline=max(sum(partition.leader < 0 for partition in partitions) for partitions in told),
+            under_replicated=max(sum(map(_is_under_replicated, partitions)) for partitions in known),
+            offline=max(sum(partition.leader < 0 for partition in partitions) for partitions in known),
             resident_bytes={member.name: resident_bytes(member.pid) for member in self._cluster.members},
         )
 
@@ -103,7 +103,7 @@ class DemoCluster:
         self._cluster.kill()
 
     def _found(self, kill: Kill, topic: str) -> tuple[LocalBroker, str]:
-        """Whose turn it is, once there is somebody, and what that is now."""
+        """The broker to kill, once there is one, and its role."""
         found: list[int] = []
 
         def is_there() -> bool:
@@ -117,7 +117,7 @@ class DemoCluster:
         return self._cluster.brokers[found[0]], role
 
     def _id_of(self, kill: Kill, topic: str) -> int:
-        """-1 where there is nobody. The pipelines' group and transactional id have the name of their topic."""
+        """The id of the broker in this role; -1 if there is none. A pipeline's group and transactional id are its topic."""
         with suppress(ClientError), self._client() as client:
             match kill.victim:
                 case Victim.CONTROLLER:
@@ -131,7 +131,7 @@ class DemoCluster:
         return -1
 
     def _kill_broker(self, broker: LocalBroker, role: str) -> str:
-        """It starts again when the others have gone on without it."""
+        """Kill it; it starts again once the others go on without it."""
 
         def come_back() -> None:
             others = [other for other in self._cluster.brokers.values() if other is not broker]
@@ -146,11 +146,11 @@ class DemoCluster:
         return f"{broker.process.name}, {role},"
 
     def _kill_zookeeper(self) -> str:
-        """Its Java is killed by Linux, when the command that started it has been. Sessions outlive it."""
+        """Kill the command; Linux kills its Java with it. Sessions outlive both."""
         address = parse_address(self._cluster.zookeeper_connect)
 
         def come_back() -> None:
-            self._until(lambda: not _is_heard_at(address), "ZooKeeper's Java is gone")
+            self._until(lambda: not _accepts_connections(address), "ZooKeeper's Java is gone")
             self._launch(self._cluster.launch_zookeeper)
 
         self._kill(self._cluster.zookeeper, come_back)
@@ -158,10 +158,10 @@ class DemoCluster:
 
     def _kill(self, member: MemberProcess, come_back: Callable[[], None]) -> None:
         with self._lock:
-            self._go_on()
-            self._to_be_killed = member
+            self._check_open()
+            self._victim = member
             member.kill()
-            self._to_be_killed = None
+            self._victim = None
         name = f"{member.name}'s restart"
         threading.Thread(target=self._restart, args=(member, come_back), name=name, daemon=True).start()
 
@@ -174,18 +174,18 @@ class DemoCluster:
 
     def _launch(self, launch: Callable[[], None]) -> None:
         with self._lock:
-            self._go_on()
+            self._check_open()
             launch()
 
-    def _go_on(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ProcessError("the demo is over")
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        """Raises ProcessError where it takes too long, or where nobody needs to know any more."""
+        """Wait for a condition. Raises ProcessError where it takes too long, and at the end of the demo."""
         latest = time.monotonic() + WHOLE_SECONDS
         while not condition():
-            self._go_on()
+            self._check_open()
             if self._complaint is not None:
                 raise ProcessError(self._complaint)
             if time.monotonic() > latest:
@@ -193,17 +193,17 @@ class DemoCluster:
             time.sleep(LOOK_SECONDS)
 
     def _is_whole(self) -> bool:
-        """Everybody serves and knows everybody, and each replica is in sync, as far as every broker was told."""
+        """True if all members serve, and every broker's metadata has all brokers and all replicas in sync."""
         if not all(member.is_running and member.ready_line for member in self._cluster.members):
             return False
         if not self._cluster.is_joined():
             return False
-        told = (self._told(broker) for broker in self._cluster.brokers.values())
-        return all(partitions and not any(map(_is_under_replicated, partitions)) for partitions in told)
+        known = (self._partitions(broker) for broker in self._cluster.brokers.values())
+        return all(partitions and not any(map(_is_under_replicated, partitions)) for partitions in known)
 
     @staticmethod
-    def _told(broker: LocalBroker) -> list[PartitionDescription]:
-        """The partitions, as this broker was told of them; none where it does not answer."""
+    def _partitions(broker: LocalBroker) -> list[PartitionDescription]:
+        """The partitions in the metadata of this broker; none if it does not answer."""
         with suppress(ClientError), Client(broker.bootstrap_servers, call_timeout_ms=CALL_TIMEOUT_MS) as client:
             return [partition for topic in client.metadata().values() for partition in topic.partitions]
         return []
@@ -211,14 +211,14 @@ class DemoCluster:
     def _client(self) -> Client:
         return Client(self.bootstrap_servers, call_timeout_ms=CALL_TIMEOUT_MS)
 
-    def _hear(self, event: Event) -> None:
-        """On threads of the members' own."""
+    def _report(self, event: Event) -> None:
+        """Called on threads of the members."""
         member = event.member
         if isinstance(event, Complained):
             file = self._directory / f"{member.name.lower().replace(' ', '-')}.txt"
             with open(file, "a") as lines:
                 lines.write(f"{event.line}\n")
-        elif isinstance(event, Ended) and member is not self._to_be_killed and not self._is_closed:
+        elif isinstance(event, Ended) and member is not self._victim and not self._is_closed:
             self._complain(f"{member.name} stopped by itself: {member.last_words}")
 
     def _complain(self, sentence: str) -> None:
@@ -227,7 +227,7 @@ class DemoCluster:
 
 
 def _leader(client: Client, topic: str, choose: Callable[[int], int]) -> int:
-    """Who leads the partition that is chosen by their count; -1 where there is nobody."""
+    """The leader of the partition that `choose` selects, given their number; -1 if there is none."""
     partitions = client.metadata([topic])[topic].partitions
     if not partitions:
         return -1
@@ -239,7 +239,7 @@ def _is_under_replicated(partition: PartitionDescription) -> bool:
     return len(partition.in_sync_replicas) < len(partition.replicas)
 
 
-def _is_heard_at(address: tuple[str, int]) -> bool:
+def _accepts_connections(address: tuple[str, int]) -> bool:
     try:
         socket.create_connection(address, timeout=1).close()
     except OSError:

@@ -1,4 +1,4 @@
-"""One column of the demo's table: the job under its kills, until everything has settled, and what came out of it."""
+"""One column of the demo's table: the job under its kills until it is done, and the count of its output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNPLANNED_ENDS_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What both columns share."""
+    """The parts that both columns share."""
 
     directory: Path
     drivers: Drivers
@@ -35,10 +35,10 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """One way of writing, done with all its kills. `seen` is what a concurrent reader got meanwhile.
+class CompletedRuns:
+    """One way of writing after all its kills. `seen` has the records that a concurrent reader got meanwhile.
 
-    `ends` has the end offset of each partition of its topics. They are read up to there later, when others may be killed.
+    `ends` has the end offset of each partition of its topics, for the count later.
     """
 
     guarantee: Guarantee
@@ -50,14 +50,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What one way of writing did under the kills."""
+    """One way of writing under the kills, counted."""
 
-    settled: Settled
+    completed: CompletedRuns
     tally: Tally
 
 
 class Executioner:
-    """Waits on the wire for the moment of one kill, and kills. `victim` says who it was."""
+    """Waits for the moment of one kill, and kills. `victim` has its name afterwards."""
 
     def __init__(self, stage: Stage, kill: Kill, guarantee: Guarantee) -> None:
         self._stage = stage
@@ -65,10 +65,10 @@ class Executioner:
         self._topic = kill.pipeline.topic(guarantee)
         self._driver: DriverProcess | None = None
         self.victim = kill.victim.value
-        self.has_struck = threading.Event()
+        self.has_killed = threading.Event()
 
     def arm(self) -> None:
-        """Start to count at the pipeline's first write."""
+        """Count requests from the pipeline's first write on."""
         name = self._topic.encode()
         self._stage.proxy.at_request(ApiKey.PRODUCE, where=lambda frame: name in frame.payload, call=self._first_write)
 
@@ -82,28 +82,30 @@ class Executioner:
             self._at(self._kill.after, Then.FORWARD, self._wait_for_the_moment)
 
     def _wait_for_the_moment(self) -> None:
-        self._at(self._kill.moment, Then.CUT, self._strike)
+        self._at(self._kill.moment, Then.CUT, self._kill_victim)
 
     def _at(self, moment: WireMoment, then: Then, call: Callable[[], object]) -> None:
         add = self._stage.proxy.at_answer if moment.point is Point.ANSWER else self._stage.proxy.at_request
         add(moment.api_key, nth=moment.nth, then=then, call=call)
 
-    def _strike(self) -> None:
+    def _kill_victim(self) -> None:
         if self._kill.victim is not Victim.DRIVER:
             with suppress(ProcessError):  # a complaint too
                 self.victim = self._stage.brokers.kill(self._kill, self._topic)
-                self.has_struck.set()
+                self.has_killed.set()
             return
-        # Said first: the driver's end may be seen before the call that kills it has returned.
-        self.has_struck.set()
+        # Set first: another thread may see the driver end before kill returns.
+        self.has_killed.set()
         assert self._driver is not None
         self._driver.kill()
 
 
-def settle(stage: Stage, guarantee: Guarantee, say: Callable[[str], None], advance: Callable[[int], None]) -> Settled:
+def run_under_kills(
+    stage: Stage, guarantee: Guarantee, say: Callable[[str], None], advance: Callable[[int], None]
+) -> CompletedRuns:
     """Run the job under all its kills, until it is done and the brokers are back.
 
-    `say` gets a sentence for each kill, `advance` the number of records that the concurrent reader has got.
+    `say` is called with a sentence for each kill, `advance` with the number of records that the concurrent reader got.
     """
     topics = [pipeline.topic(guarantee) for pipeline in PIPELINES]
     servers = stage.brokers.bootstrap_servers
@@ -116,19 +118,19 @@ def settle(stage: Stage, guarantee: Guarantee, say: Callable[[str], None], advan
     stage.brokers.wait_until_whole()
     reader.stop()
     ends = {topic: end_offsets(servers, topic) for topic in topics}
-    return Settled(guarantee, reader.seen, ends, runs.kills, runs.unplanned_restarts)
+    return CompletedRuns(guarantee, reader.seen, ends, runs.kills, runs.unplanned_restarts)
 
 
-def count(stage: Stage, settled: Settled, expectations: Expectations) -> Column:
-    """Read what came out, and compare it with what should have."""
+def count(stage: Stage, completed: CompletedRuns, expectations: Expectations) -> Column:
+    """Read the output, and compare it with the expected records."""
     total = Tally()
     for pipeline in PIPELINES:
-        total += _count(stage, settled, pipeline, expectations)
-    return Column(settled, total)
+        total += _count(stage, completed, pipeline, expectations)
+    return Column(completed, total)
 
 
 class Runs:
-    """The runs of the driver, one after the other, on the same checkpoints. A run goes on while a broker is killed."""
+    """The runs of the driver, one after the other, on the same checkpoints. A run survives the kill of a broker."""
 
     def __init__(self, stage: Stage, guarantee: Guarantee, say: Callable[[str], None]) -> None:
         self._stage = stage
@@ -147,10 +149,10 @@ class Runs:
         self.unplanned_restarts = 0
 
     def run_under(self, kill: Kill) -> None:
-        """Run the driver until the kill has been. Raises ProcessError."""
+        """Run the driver until the kill has happened. Raises ProcessError."""
         executioner = Executioner(self._stage, kill, self._guarantee)
         is_armed = False
-        while not executioner.has_struck.is_set():
+        while not executioner.has_killed.is_set():
             driver = self._driver or self._stage.drivers.take()
             executioner.aim(driver)
             if not is_armed:
@@ -161,8 +163,8 @@ class Runs:
                 self._stage.drivers.prepare()
                 self._wait(driver)
             else:
-                self._wait(driver, executioner.has_struck)
-            if self.is_done and not executioner.has_struck.is_set():
+                self._wait(driver, executioner.has_killed)
+            if self.is_done and not executioner.has_killed.is_set():
                 raise ProcessError(f"the moment never came at which {kill.what}: {driver.tail()}")
         self.kills[kill.victim] += 1
         self._say(f"{executioner.victim} killed in {kill.pipeline.topic(self._guarantee)} once {kill.what}")
@@ -175,13 +177,13 @@ class Runs:
             self._wait(driver)
 
     def _run(self, driver: DriverProcess) -> None:
-        """Have it begin, unless it has."""
+        """Have the driver begin, unless it has."""
         if driver is not self._driver:
             self._driver = driver
             driver.begin(self._task)
 
     def _wait(self, driver: DriverProcess, enough: threading.Event | None = None) -> None:
-        """Until it has done its task, is gone, or goes on and that is enough."""
+        """Wait until the driver is done or gone, or until `enough` is set."""
         if not self._has_ended(driver, enough):
             return
         self._driver = None
@@ -211,13 +213,13 @@ class Runs:
             raise
 
 
-def _count(stage: Stage, settled: Settled, pipeline: DemoPipeline, expectations: Expectations) -> Tally:
-    topic = pipeline.topic(settled.guarantee)
+def _count(stage: Stage, completed: CompletedRuns, pipeline: DemoPipeline, expectations: Expectations) -> Tally:
+    topic = pipeline.topic(completed.guarantee)
     due = expectations.of(pipeline, batch_ends(stage.directory / "checkpoints" / topic))
-    outputs = list(read_all(stage.brokers.bootstrap_servers, topic, settled.ends[topic]))
-    if settled.guarantee is Guarantee.EXACTLY_ONCE:
+    outputs = list(read_all(stage.brokers.bootstrap_servers, topic, completed.ends[topic]))
+    if completed.guarantee is Guarantee.EXACTLY_ONCE:
         meant = {output.place for output in outputs}
     else:
         # Plain writes are never marked as aborted; those that a later attempt of the batch repeated should have been.
         meant = set({(output.key, output.value): output.place for output in outputs}.values())
-    return tally(due, outputs, meant, (place for place in settled.seen if place[0] == topic))
+    return tally(due, outputs, meant, (place for place in completed.seen if place[0] == topic))

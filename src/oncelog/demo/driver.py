@@ -30,7 +30,7 @@ Function = Callable[[DataFrame], DataFrame]
 
 
 REHEARSED_OFFSETS = 50
-"""Of each partition; the topic has so many before the first driver starts."""
+"""Offsets of each partition; the topic has as many before the first driver starts."""
 
 
 def main() -> None:

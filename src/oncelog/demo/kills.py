@@ -12,7 +12,7 @@ from oncelog.testing.proxy import ApiKey, Point
 
 
 class Victim(Enum):
-    """A broker of a cluster is killed for what it is at that moment."""
+    """The processes to kill. A broker of a cluster is killed for its role at that moment."""
 
     DRIVER = "driver"
     BROKER = "broker"
@@ -49,7 +49,7 @@ class Kill:
 
 
 def kills(guarantee: Guarantee) -> tuple[Kill, ...]:
-    """Of a broker that is alone: one for each run of the driver. The broker's comes in the last run, which ends by itself."""
+    """The kills with one broker: one for each run of the driver. The broker is killed in the last run."""
     return EXACTLY_ONCE_KILLS if guarantee is Guarantee.EXACTLY_ONCE else AT_LEAST_ONCE_KILLS
 
 
@@ -122,14 +122,14 @@ AT_LEAST_ONCE_MOMENTS = {
 
 
 def roles(guarantee: Guarantee) -> tuple[Victim, ...]:
-    """Who takes part in such a run. Plain writes have no transactions, and so nobody who coordinates them."""
+    """The roles that are killed for one way of writing. Plain writes have no transaction coordinator."""
     if guarantee is Guarantee.EXACTLY_ONCE:
         return ROLES
     return tuple(role for role in ROLES if role is not Victim.TRANSACTION_COORDINATOR)
 
 
 def cluster_kills(guarantee: Guarantee, seed: int) -> tuple[Kill, ...]:
-    """The driver's kills in their order; the seed decides between which of them whom else, in which pipeline, and when."""
+    """The driver's kills in their order, and between them, as the seed decides, one of each role."""
     random = Random(f"{seed} {guarantee}")
     victims = random.sample(roles(guarantee), len(roles(guarantee)))
     departures_share = random.choice((len(victims) // 2, (len(victims) + 1) // 2))

@@ -1,4 +1,4 @@
-"""The demo itself: start the brokers, load the flights, run the job in both ways."""
+"""The demo: start the brokers, load the flights, run the job in both ways, count."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.progress import Progress
 
 from oncelog.demo.brokers import Brokers, ClusterState
-from oncelog.demo.column import Column, Settled, Stage, count, settle
+from oncelog.demo.column import Column, CompletedRuns, Stage, count, run_under_kills
 from oncelog.demo.flights import Flight, flights
 from oncelog.demo.plan import FLIGHTS_MIN, Guarantee
 from oncelog.demo.processes import Drivers
@@ -24,7 +24,7 @@ from oncelog.testing.proxy import Proxy
 
 @dataclass(frozen=True, slots=True)
 class Performance:
-    """What came of it. There is no `cluster` where the broker was alone."""
+    """The result. `cluster` is None for one broker."""
 
     columns: Sequence[Column]
     cluster: ClusterState | None
@@ -53,7 +53,7 @@ def perform(
         # One column is counted while the next one runs.
         counting = stack.enter_context(ThreadPoolExecutor(max_workers=1))
         counted = [
-            counting.submit(count, stage, _settled(stage, guarantee, flown, progress), expectations)
+            counting.submit(count, stage, _run(stage, guarantee, flown, progress), expectations)
             for guarantee in guarantees
         ]
         columns = [column.result() for column in counted]
@@ -72,13 +72,13 @@ def _loaded(stage: Stage, flight_count: int, progress: Progress) -> list[list[Fl
     return input_log(placed, flight_count)
 
 
-def _settled(stage: Stage, guarantee: Guarantee, flown: int, progress: Progress) -> Settled:
+def _run(stage: Stage, guarantee: Guarantee, flown: int, progress: Progress) -> CompletedRuns:
     advance = _advancing(progress, guarantee.value, flown)
 
     def say(sentence: str) -> None:
         progress.console.print(f"{guarantee.value}: {sentence}", highlight=False, soft_wrap=True)
 
-    return settle(stage, guarantee, say, advance)
+    return run_under_kills(stage, guarantee, say, advance)
 
 
 def _advancing(progress: Progress, description: str, total: int) -> Callable[[int], None]:

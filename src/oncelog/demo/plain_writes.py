@@ -1,4 +1,4 @@
-"""Writing as many pipelines do: a producer in each task, and the offsets committed after the batch.
+"""Plain writes, as in many pipelines: a producer in each task, and the offsets committed after the batch.
 
 A module of its own: Spark's workers import a module's functions, but get a copy of a program's, with all that it names,
 and confluent-kafka's classes cannot be copied.
@@ -27,7 +27,7 @@ COORDINATOR_IS_AWAY = frozenset(
         KafkaError._WAIT_COORD,
     }
 )
-"""librdkafka tries some of these again, and leaves others to the program."""
+"""librdkafka retries some of these, and leaves others to the program."""
 COMMIT_SECONDS_MAX, PAUSE_SECONDS = 60.0, 0.5
 
 
@@ -43,7 +43,7 @@ def at_least_once(topic: str, bootstrap_servers: str, checkpoint: Path) -> Calla
 
 
 def write_rows(topic: str, bootstrap_servers: str, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What one task does. There is nothing that it returns."""
+    """Write the rows of one task. It returns no rows."""
     producer = Producer({"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "linger.ms": 5})
     for batch in rows:
         for key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):

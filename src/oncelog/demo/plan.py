@@ -1,4 +1,4 @@
-"""What the demo runs."""
+"""The pipelines of the demo, and the task of one run of its driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 INPUT_TOPIC = "flights"
 PARTITIONS = 4
 FLIGHTS_MIN = 1000
-"""With fewer, a micro-batch would not have records for every partition, and some moments to kill would never come."""
+"""With fewer, some micro-batch would have no records for some partition, and some kills would never happen."""
 
 
 class Guarantee(StrEnum):
@@ -32,7 +32,7 @@ class DemoPipeline:
         return f"{self.function}.py"
 
     def topic(self, guarantee: Guarantee) -> str:
-        """Where it writes. The at-least-once run has topics of its own beside the others."""
+        """The output topic. The at-least-once run has topics of its own."""
         return self.function if guarantee is Guarantee.EXACTLY_ONCE else f"{self.function}-at-least-once"
 
 
@@ -50,7 +50,7 @@ def examples_directory() -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class DemoRun:
-    """What one run of the driver has to do."""
+    """The task of one run of the driver."""
 
     bootstrap_servers: str
     guarantee: Guarantee

@@ -1,4 +1,4 @@
-"""The driver of the demo, which may be killed with -9 at any time."""
+"""The processes of the demo's driver, which are killed with -9 at any time."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def free_port() -> int:
 
 
 class DriverProcess:
-    """A Python program as the driver, Spark's JVM included. It gets ready, and does nothing until `begin`.
+    """A Python program as the driver, with Spark's JVM. It gets ready, and does nothing until `begin`.
 
-    Temporary files are for `temporary`: a program that is killed leaves them behind. NumPy has one thread: nothing here computes
-    with it, and at its import each further one would take 80 ms of the processor.
+    Its temporary files go to `temporary`, because a program that is killed leaves them behind. NumPy has one thread, because its
+    import takes 80 ms of the processor for each.
     """
 
     def __init__(self, arguments: Sequence[str], output: Path, temporary: str) -> None:
@@ -52,7 +52,7 @@ class DriverProcess:
             )
 
     def begin(self, task: DemoRun) -> None:
-        """Say what to do. A driver that has ended by itself hears nothing; `wait` says so."""
+        """Send the task. A driver that has ended by itself ignores it; `wait` returns its status."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(task.to_line() + "\n")
@@ -63,7 +63,7 @@ class DriverProcess:
         return self._killed.is_set()
 
     def kill(self) -> None:
-        """kill -9 of the driver and its JVM at once. Spark's Python workers are left to find out by themselves."""
+        """kill -9 of the driver and its JVM at once. Spark's Python workers end when they notice."""
         self._killed.set()
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
@@ -98,21 +98,21 @@ class Drivers:
             self._started.append(self._standby)
 
     def take(self) -> DriverProcess:
-        """The one that got ready, or is about to be."""
+        """The standby, which is ready or about to be."""
         self.prepare()
         driver, self._standby = self._standby, None
         assert driver is not None
         return driver
 
     def give_back(self, driver: DriverProcess) -> None:
-        """It has done what it had to, and can do more, unless another is about to."""
+        """Keep a driver that is done as the standby, unless there is one."""
         if self._standby is None:
             self._standby = driver
         else:
             driver.kill()
 
     def close(self) -> None:
-        """Leave none, whatever it does, nor what any of them left."""
+        """Kill all drivers, and remove their temporary files."""
         for driver in self._started:
             if driver.wait(0) is None:
                 driver.kill()

@@ -1,7 +1,7 @@
-"""What came out, against what should have: the counts of the demo's table.
+"""The counts of the demo's table: the output of a pipeline, compared with the expected records.
 
-What should have come out is computed from the data set and from the order of the flights in the input topic. The only
-thing taken from Spark is where each micro-batch ended, because the running totals are published once for each.
+The expected records are computed from the data set and from the order of the flights in the input topic. Only the end of each
+micro-batch is taken from Spark, because the running totals are published once for each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
 
-from oncelog.checking.comparison import Sighting, compare
+from oncelog.checking import Sighting, compare
 from oncelog.demo.flights import AirlineTotals, Flight, departure
 from oncelog.demo.plan import AIRLINES, DEPARTURES, INPUT_TOPIC, PARTITIONS, DemoPipeline
 
@@ -26,14 +26,14 @@ InputLog = Sequence[Sequence[Flight]]
 
 
 class ExpectedPlace(NamedTuple):
-    """When a record has to come out: in which micro-batch, and after which others of the same key."""
+    """The micro-batch of an expected record, and its position among the records of its key."""
 
     batch: int
     position: int
 
 
 class OutputRecord(NamedTuple):
-    """One record of an output topic, as a read_committed reader gets it after everything has settled."""
+    """One record of an output topic, as a read_committed reader gets it at the end."""
 
     place: Place
     key: bytes | None
@@ -71,7 +71,7 @@ def batch_ends(checkpoint: Path) -> list[list[int]]:
 
 
 class Expectations:
-    """What must have come out of the flights of one input topic. Where micro-batches ended alike, it is the same."""
+    """The expected records for one input topic. They are computed once for the same ends of micro-batches."""
 
     def __init__(self, log: InputLog) -> None:
         self._log = log

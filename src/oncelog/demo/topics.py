@@ -105,7 +105,7 @@ def consumer(bootstrap_servers: str) -> Consumer:
 
 
 def delivered(reader: Consumer) -> list[Message]:
-    """What came in a short time; the errors among it are those of a broker that was killed, and pass."""
+    """The messages of one poll. Errors are left out: they are those of a broker that was killed, and pass."""
     return [message for message in reader.consume(MESSAGES_AT_ONCE, POLL_SECONDS) if message.error() is None]
 
 
@@ -118,7 +118,7 @@ def place(message: Message) -> Place:
 
 
 def end_offsets(bootstrap_servers: str, topic: str) -> dict[int, int]:
-    """Where each partition of a topic ends now."""
+    """The end offset of each partition of a topic."""
     reader = consumer(bootstrap_servers)
     try:
         return {
@@ -138,7 +138,7 @@ def read_all(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> Ite
         while left:
             for message in delivered(reader):
                 yield OutputRecord(place(message), message.key(), message.value() or b"")
-            # The last offsets may be markers or aborted records, which are never delivered: positions say it.
+            # The last offsets may be markers or aborted records, which are never delivered: the position passes them.
             for position in reader.position([TopicPartition(topic, number) for number in left]):
                 if position.offset >= ends[position.partition]:
                     left.discard(position.partition)
@@ -147,7 +147,7 @@ def read_all(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> Ite
 
 
 class ConcurrentReader:
-    """A read_committed reader that runs from before the first driver until everything has settled."""
+    """A read_committed reader that runs from before the first driver until all runs are done."""
 
     def __init__(self, bootstrap_servers: str, topics: Sequence[str], advance: Callable[[int], None]) -> None:
         self.seen: list[Place] = []

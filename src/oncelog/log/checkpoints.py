@@ -27,7 +27,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 
 VERSION_OVER_ZOOKEEPER = "0"
-"""Of `meta.properties`."""
+"""The version of `meta.properties` that a Kafka broker over ZooKeeper takes."""
 _VERSION = "0"
 _UUID_BYTES = 16
 
@@ -42,10 +42,10 @@ class EpochStart(NamedTuple):
 
 
 class NodeIdentity(NamedTuple):
-    """Whose data directory this is. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand.
+    """The node that owns a data directory. Ids are Kafka's 22-character base64 text, but for a cluster id given by hand.
 
-    `is_kafkas`: a broker of Apache Kafka over ZooKeeper has it. Such one takes no `meta.properties` but of version 0, and ours
-    none but of version 1, which KRaft has too: neither starts on what the other has left.
+    `is_kafkas`: the owner is a broker of Apache Kafka over ZooKeeper. It takes `meta.properties` of version 0 alone, and oncelog
+    version 1 alone, which KRaft has too: neither starts on a directory of the other.
     """
 
     cluster_id: str
@@ -115,7 +115,7 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID) -> None:
 
 
 def topic_id_file(topic_id: UUID) -> bytes:
-    """What `partition.metadata` has."""
+    """The content of `partition.metadata`."""
     return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}".encode()
 
 
@@ -229,10 +229,10 @@ class OwnCheckpoint:
     aborted: Mapping[tuple[UUID, int], LogDigest] = field(default_factory=dict)
     """By topic id and partition; a log that is not named begins at 0, and has no aborted transaction."""
     durable_ends: Mapping[tuple[UUID, int], int] = field(default_factory=dict)
-    """Of damaged logs whose write-ahead log is gone: up to where that made them durable, beyond their recovery points."""
+    """Ends of damaged logs whose write-ahead log is gone: up to there it made them durable, beyond their recovery points."""
     gaps_below: Mapping[tuple[UUID, int], int] | None = None
-    """Of logs that are or were compacted: below it offsets may be missing between batches. One that is not named has no gaps; None
-    says nothing of any.
+    """The end, in logs that are or were compacted, of the part with gaps between batches. A log that is not named has no gaps; None
+    says nothing of any log.
     """
 
 

@@ -74,7 +74,7 @@ class LogCompaction:
         return active.size_bytes > self._files.segments.size_bytes - active.size_bytes
 
     def dirt(self, now_ms: int) -> Dirt | None:
-        """What could be cleaned; None if there is nothing, if the log is not compacted, or while it is copied."""
+        """The part of the log to clean; None if there is nothing, if the log is not compacted, or while it is copied."""
         if not self._config.is_compacted or self._pauses:
             return None
         offsets = self._offsets
@@ -136,7 +136,7 @@ class LogCompaction:
         self._pauses -= 1
 
     def end_at(self, offset: int) -> None:
-        """What was written from `offset` on was cut off, and what takes its place is not clean."""
+        """Note that the log was cut off at `offset`: the batches that come there are not clean."""
         if self.cleaned_offset is not None:
             self.cleaned_offset = min(self.cleaned_offset, offset)
 
@@ -169,7 +169,7 @@ class LogRetention:
 
     @property
     def has_left(self) -> bool:
-        """Whether there are segments that the log begins behind."""
+        """True if the log begins behind some of its segments."""
         return self._files.segments.slot_of(self._offsets.start) > 0
 
     def delete_left(self, offset: int) -> int:
@@ -205,7 +205,7 @@ def _expired(segments: Sequence[Segment], config: LogConfig, offsets: LogOffsets
 
 
 def _is_older(segment: Segment, time_ms: int) -> bool:
-    """Whether all of a segment is from before a time; not if that cannot be told."""
+    """True if all of a segment is older than a time; False if that cannot be told."""
     if _age_from_ms(segment) >= time_ms:
         return False
     try:

@@ -46,7 +46,7 @@ class LogConfig:
     stamps_append_time: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """What follows from the settings, and every batch asks for."""
+        """Compute once the values that every batch asks for."""
         roll_ms = min(self.segment_ms, self.max_compaction_lag_ms) if self.is_compacted else self.segment_ms
         object.__setattr__(self, "roll_ms", roll_ms)
         object.__setattr__(self, "stamps_append_time", self.message_timestamp_type == "LogAppendTime")

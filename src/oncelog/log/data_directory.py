@@ -74,7 +74,7 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 class DirectoryState(Enum):
-    """What is done with the partitions of a log directory: all, all but what producers send, or nothing until the next start."""
+    """The use of a log directory's partitions: full, without writes of producers, or none until the next start."""
 
     ONLINE = "online"
     FULL = "full"
@@ -112,7 +112,7 @@ class DataDirectory:
         """Known once it is claimed for a node."""
         self._state = DirectoryState.ONLINE
         self.failure: str | None = None
-        """What has taken it offline."""
+        """The failure that took it offline."""
         try:
             disk.make_directory(path)
             self._lock: Lock = disk.lock(self._file(LOCK))
@@ -169,11 +169,11 @@ class DataDirectory:
         self.write_recovery_points(self.recovery_points())
 
     def has(self, name: str) -> bool:
-        """Whether there is a file of this name."""
+        """True if there is a file of this name."""
         return self._disk.exists(self._file(name))
 
     def has_partitions(self) -> bool:
-        """Whether a broker made one of the directories that look like a partition's."""
+        """True if a broker made one of the directories that look like a partition's."""
         return any(
             self._disk.exists(f"{self.partition_path(*partition)}/{PARTITION_METADATA}")
             for partition in self.partitions()
@@ -187,7 +187,7 @@ class DataDirectory:
 
     @property
     def was_closed(self) -> bool:
-        """Whether the last owner closed every log."""
+        """True if the last owner closed every log."""
         return self.has(CLEAN_SHUTDOWN)
 
     def take_clean_shutdown(self) -> bool:
@@ -208,7 +208,7 @@ class DataDirectory:
         write_identity(self._disk, self._file(META_PROPERTIES), identity)
 
     def watch_identity(self) -> None:
-        """Whose directory it is stays as it is while it is owned."""
+        """Have the disk watch `meta.properties` while the directory is owned."""
         self._disk.watch(self._file(META_PROPERTIES), "the next start needs it, so put it back from a copy")
 
     def write_checkpoint(self, points: Mapping[tuple[str, int], LogPoints]) -> None:
@@ -236,7 +236,7 @@ class DataDirectory:
         write_partition_offsets(self._disk, self._file(LOG_START_OFFSETS), offsets)
 
     def has_high_watermarks(self) -> bool:
-        """Whether their checkpoint is whole. A log without followers does not need it."""
+        """True if the checkpoint of high watermarks is whole. A log without followers does not need it."""
         try:
             self.high_watermarks()
         except DiskError:
@@ -266,7 +266,7 @@ PartitionKey = tuple[str, int]
 
 
 class Standing(Enum):
-    """What a partition is that a start finds in a log directory."""
+    """The standing of a partition that a start finds in a log directory."""
 
     CURRENT = "as far as is known, the partition"
     DOUBTFUL = (
@@ -276,12 +276,12 @@ class Standing(Enum):
 
 
 class KnownPartitions(Protocol):
-    """What the node knows of its partitions."""
+    """The partitions that a node knows."""
 
     def standing(self, key: PartitionKey, directory_id: str) -> Standing: ...
 
     def has(self, key: PartitionKey, topic_id: UUID | None) -> bool:
-        """Whether the node has a partition of this topic under this name."""
+        """True if the node has a partition of this topic under this name."""
         ...
 
 
@@ -295,7 +295,7 @@ class FoundPartitions:
         self._disk = disk
         self.places: dict[PartitionKey, DataDirectory] = {}
         self.sources: dict[PartitionKey, DataDirectory] = {}
-        """Where those were whose move is finished now."""
+        """The old directories of partitions whose move this start has finished."""
         found: dict[PartitionKey, dict[DataDirectory, Standing]] = {}
         for directory in directories:
             directory.remove_deleted()

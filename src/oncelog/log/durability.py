@@ -14,7 +14,7 @@ from oncelog.records import CorruptBatchError, batches, crc_is_valid
 
 
 class SyncPoint(NamedTuple):
-    """Where a log ended when somebody asked for it to be durable, and how often it had been cut back by then."""
+    """The end of a log at the moment of a request to make it durable, and the number of truncations until then."""
 
     log_end_offset: int
     segment_base_offset: int
@@ -77,7 +77,7 @@ class Unsynced:
         self._taken = point
 
     def still_true(self, point: SyncPoint) -> SyncPoint | None:
-        """What a sync that was asked for at `point` says of the log, which may be about to be cut off; None if it was since."""
+        """The part of `point` that is still true of the log: less if it is about to be cut off; None if it was cut off since."""
         if point.truncations != self.truncations:
             return None
         return point if self._limit is None else point._replace(log_end_offset=min(point.log_end_offset, self._limit))
@@ -148,8 +148,8 @@ class Unsynced:
 
 
 class LogDurability:
-    """A log is not durable by itself: whoever needs that syncs `unsynced_files()` and then says `synced_up_to`, or brings
-    `take_tail()` to a write-ahead log, syncs that, and says `journaled_up_to`.
+    """A log is not made durable by itself. Its owner syncs `unsynced_files()` and then calls `synced_up_to`, or writes
+    `take_tail()` to a write-ahead log, syncs that, and calls `journaled_up_to`.
     """
 
     __slots__ = ("_clock", "_offsets", "_segments", "_unsynced", "config", "on_acknowledged")
@@ -177,26 +177,26 @@ class LogDurability:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that is in the log now would survive a power cut."""
+        """True if everything that is in the log now would survive a power cut."""
         unsynced = self._unsynced
         return unsynced.is_closed or (unsynced.durable_offset >= self._offsets.end and not unsynced.files())
 
     @property
     def has_rolled(self) -> bool:
-        """Whether there is a sealed segment that is not durable in its own files."""
+        """True if there is a sealed segment that is not durable in its own files."""
         return self._unsynced.recovery_point < self._segments.active.base_offset and not self._unsynced.is_closed
 
     def needs_flush(self, now_ms: int) -> bool:
-        """Whether flush.messages or flush.ms ask for a sync."""
+        """True if flush.messages or flush.ms ask for a sync."""
         return self._unsynced.needs_flush(self._offsets.end, now_ms, self.config)
 
     def sync_point(self) -> SyncPoint:
-        """Where the log ends now, for `synced_up_to` or `journaled_up_to` later."""
+        """The end of the log now, for `synced_up_to` or `journaled_up_to` later."""
         active = self._segments.active
         return SyncPoint(self._offsets.end, active.base_offset, active.size_bytes, self._unsynced.truncations)
 
     def unsynced_files(self) -> tuple[Syncable, ...]:
-        """What has to be synced for everything that is in the log now to be durable in its own files."""
+        """The files to sync for everything that is in the log now to be durable in its own files."""
         unsynced = self._unsynced.files()
         if self._unsynced.is_closed:
             return ()
@@ -205,7 +205,7 @@ class LogDurability:
         return unsynced
 
     def still_true(self, point: SyncPoint) -> SyncPoint | None:
-        """What may be said to be durable after a sync that was asked for at `point`; None if the log was cut back since."""
+        """The point up to which a sync asked for at `point` makes the log durable; None if the log was cut off since."""
         return self._unsynced.still_true(point)
 
     def synced_up_to(self, point: SyncPoint) -> None:
@@ -216,8 +216,7 @@ class LogDurability:
         self.on_acknowledged()
 
     def take_tail(self, size_bytes_max: int, *, is_doubtful: bool = False) -> tuple[Tail, SyncPoint] | None:
-        """What a write-ahead log has not taken yet, for it to take now, and where the log ends; None if files have to be synced
-        instead.
+        """Take the bytes that a write-ahead log does not have yet, and the end of the log; None if files have to be synced instead.
 
         `is_doubtful`: the disk has failed, and may not give back what it was given.
         """
@@ -240,7 +239,7 @@ class LogDurability:
 
 
 def _is_whole(data: bytes, size_bytes: int) -> bool:
-    """Whether these are so many bytes of batches as they were written."""
+    """True if these are `size_bytes` of batches as they were written."""
     try:
         end = 0
         for position, header in batches(data):

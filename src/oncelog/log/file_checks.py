@@ -55,9 +55,9 @@ def _check_end(segment: Segment, next_base_offset: int) -> None:
 
 
 def _closed_end(segment: Segment) -> tuple[int, int]:
-    """Where a segment ends that another one follows: the position and the offset. Raises DamagedLogError.
+    """The end of a segment that another one follows: the position and the offset. Raises DamagedLogError.
 
-    Headers are read, from the last entry of the offset index on if that is true, else all of them.
+    It reads headers, from the last entry of the offset index on if that entry is true, else all of them.
     """
     entry = segment.indexes.offsets.last_in_file()
     start = entry[1] if entry is not None and 0 < entry[1] < segment.size_bytes and segment.is_entry_true(entry) else 0
@@ -78,7 +78,7 @@ def resume(segment: Segment, leader_epoch_max: int) -> int | None:
     """
     if segment.size_bytes == 0:
         segment.index_start(segment.base_offset)
-        segment.indexes.transactions.settle(segment.base_offset, ())
+        segment.indexes.transactions.replace_from(segment.base_offset, ())
         return segment.base_offset
     if not segment.indexes.offsets.is_sane(segment.size_bytes):
         return None
@@ -110,7 +110,7 @@ def resume(segment: Segment, leader_epoch_max: int) -> int | None:
 
 
 def digest_of(segments: Iterable[Segment], offset: int, log_start_offset: int) -> LogDigest:
-    """What the transaction indexes hold of markers below `offset`."""
+    """The digest of the transaction indexes' entries for markers below `offset`."""
     found = []
     for segment in segments:
         if segment.base_offset < offset:

@@ -1,4 +1,4 @@
-"""What a follower takes of its leader's answer: whole batches, as they are, that go on where its log ends."""
+"""The batches of a leader's answer that a follower appends: whole, unchanged, and going on at its log end offset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog.wire import ErrorCode
 
 
 class Followed(NamedTuple):
-    """What a log took of its leader's: so many batches and bytes, and where it ends now."""
+    """The result of an append by a follower: the number of batches and bytes, and the log end offset now."""
 
     batch_count: int
     size_bytes: int

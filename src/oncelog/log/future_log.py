@@ -60,7 +60,7 @@ class FutureLog:
         self._unsynced_bytes = 0
         self._other_files: tuple[Sequence[str], bytes] = ((), b"")
         self.end_offset = log.log_start_offset
-        """What is before it is copied."""
+        """Everything before it is copied."""
         try:
             disk.make_directory(self.directory)
             write_topic_id(disk, f"{self.directory}/{PARTITION_METADATA}", log.topic_id)
@@ -74,7 +74,7 @@ class FutureLog:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the log goes on here."""
+        """True if the log goes on here."""
         return self.directory == self._target
 
     @property
@@ -83,7 +83,7 @@ class FutureLog:
 
     @property
     def is_near(self) -> bool:
-        """Whether so little is left that it may be copied in one step."""
+        """True if the rest is small enough to be copied in one step."""
         return self._bytes_left() <= REST_BYTES_MAX
 
     def steps(self) -> Iterator[FutureSync | None]:

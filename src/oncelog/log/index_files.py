@@ -223,7 +223,7 @@ class OffsetIndex:
         self.unload()
 
     def is_sane(self, segment_size_bytes: int) -> bool:
-        """Whether every entry comes after the one before it and points into the segment.
+        """True if every entry comes after the one before it and points into the segment.
 
         A crash can leave zeros or old bytes where entries should be.
         """
@@ -256,7 +256,7 @@ _TIME_ENTRY = Struct(">qi")
 
 
 class TimeIndex:
-    """Of its entries only the last one is kept in memory."""
+    """The time index. Only its last entry is kept in memory."""
 
     __slots__ = ("_base_offset", "_last", "entries_max", "file")
 
@@ -309,7 +309,7 @@ class TimeIndex:
         self._last = (NO_TIMESTAMP, self._base_offset)
 
     def is_sane(self) -> bool:
-        """Whether timestamps rise from entry to entry, and offsets do not fall, from the segment's base offset on."""
+        """True if timestamps rise from entry to entry, and offsets do not fall, from the segment's base offset on."""
         before_ms, before_offset = NO_TIMESTAMP, self._base_offset
         for timestamp_ms, offset in self._entries():
             if timestamp_ms <= before_ms or offset < before_offset:

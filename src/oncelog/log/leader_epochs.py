@@ -231,7 +231,7 @@ class KeptEpochs:
         return self.noted.truncate_end(0 if offset <= log_start_offset else offset)
 
     def in_file(self) -> bytes:
-        """What the file has to hold."""
+        """The content that the file has to have."""
         return epoch_starts_checkpoint(self.noted.starts)
 
     def keep(self, log_end_offset: int) -> None:
@@ -298,7 +298,7 @@ def _assign_all(epochs: LeaderEpochs, segments: Sequence[Segment], leader_epoch_
 
 
 def _epochs_in_file(disk: Disk, directory: str, leader_epoch_max: int) -> list[EpochStart] | None:
-    """What the checkpoint says; None if it makes no sense."""
+    """Read the checkpoint; None if it makes no sense."""
     try:
         found = read_epoch_starts(disk, f"{directory}/{LEADER_EPOCHS}")
     except DiskError:

@@ -80,7 +80,7 @@ class LogDirectories:
         self._places: dict[PartitionKey, DataDirectory] = {}
         self._counts: Counter[DataDirectory] = Counter()
         self._sources: dict[PartitionKey, DataDirectory] = {}
-        """Where partitions were whose move the start has finished."""
+        """The old directories of partitions whose move the start has finished."""
         self._preferred: dict[PartitionKey, DataDirectory] = {}
         self.begun_anew: frozenset[PartitionKey] = frozenset()
         """Replicas whose disk was replaced: what is known of their logs is true no more."""
@@ -130,7 +130,7 @@ class LogDirectories:
         return self._home.path
 
     def identity(self) -> NodeIdentity | None:
-        """Whose directories these are; None for new ones. Raises DiskError if they are not all of one node."""
+        """The node that owns the directories; None for new ones. Raises DiskError if they are not all of one node."""
         self._check_whose()
         found = self._identities()
         if not found:
@@ -212,7 +212,7 @@ class LogDirectories:
         return None
 
     def were_in_use(self) -> bool:
-        """Whether a broker has begun in them: the first thing it writes but for the journal is a checkpoint."""
+        """True if a broker has begun in them: the first thing it writes but for the journal is a checkpoint."""
         return any(directory.has(RECOVERY_POINTS) or directory.has_partitions() for directory in self._directories)
 
     def missing_checkpoints(self) -> list[str]:
@@ -227,7 +227,7 @@ class LogDirectories:
         return missing
 
     def partition_path(self, topic: str, partition: int) -> str | None:
-        """Where a partition is; None for one that there is not."""
+        """The path of a partition; None if there is no such partition."""
         directory = self._places.get((topic, partition))
         return None if directory is None else directory.partition_path(topic, partition)
 
@@ -298,7 +298,7 @@ class LogDirectories:
         self._counts[directory] += 1
 
     def were_closed(self) -> bool:
-        """Whether the last owner closed every log. Nothing is taken: the next start is told the same."""
+        """True if the last owner closed every log. It leaves the mark for the next start."""
         return all(one.was_closed or not (self.is_home(one) or self._counts[one]) for one in self._directories)
 
     def keep_names(self) -> None:
@@ -307,10 +307,10 @@ class LogDirectories:
             directory.keep_names()
 
     def take_clean_shutdown(self) -> bool:
-        """Whether the last owner closed every log. Asked once: from now on a stop is unclean until it is marked.
+        """True if the last owner closed every log. It removes the mark: from now on a stop is unclean until it is marked.
 
-        Home alone is not enough: a directory may be of another time. A directory that nothing was ever put into is as a
-        clean stop leaves it.
+        The mark of home alone is not enough: a directory may be of another time. A directory that nothing was ever put into is as
+        a clean stop leaves it.
         """
         were_closed = [
             directory.take_clean_shutdown() or not (directory is self._home or self._counts[directory])
@@ -333,9 +333,9 @@ class LogDirectories:
         return self._offsets(DataDirectory.cleaned_offsets)
 
     def _offsets(self, read: Callable[[DataDirectory], dict[PartitionKey, int]]) -> dict[PartitionKey, int]:
-        """What each directory says of the partitions that it has, or that are nowhere.
+        """The offsets that each directory has for its own partitions, or for partitions that are nowhere.
 
-        Where a partition was moved to, that may not be said yet: then what was said where it came from is true.
+        The directory that a partition was moved to may not have its offset yet: then that of the old directory is true.
         """
         said = {directory: read(directory) for directory in self._directories}
         found = {

@@ -1,4 +1,4 @@
-"""Where a log begins and ends, and how far its readers may read."""
+"""Log start offset, log end offset, high watermark and last stable offset of one log."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ MOVED = "oncelog-moved-"
 OFFSET_DIGITS = 20
 UUID_DIGITS = 32
 NAME_BYTES_MAX = 255
-"""What file systems take as the name of one file."""
+"""The longest file name that file systems take."""
 
 
 def offset_name(offset: int, suffix: str) -> str:
@@ -42,17 +42,17 @@ def partition_directory(topic: str, partition: int) -> str:
 
 
 def has_room_for(topic: str, partition_count: int) -> bool:
-    """Whether the directory of each partition has a name that file systems take."""
+    """True if file systems take the name of each partition's directory."""
     return len(partition_directory(topic, partition_count - 1)) <= NAME_BYTES_MAX
 
 
 def deleted_directory(topic: str, partition: int, unique_id: UUID) -> str:
-    """What a deleted partition's directory is called until it is gone; a long topic name is cut, as Kafka's LocalLog does."""
+    """The name of a deleted partition's directory until it is gone; a long topic name is cut, as Kafka's LocalLog does."""
     return _directory_of(topic, partition, unique_id, DELETED_DIRECTORY)
 
 
 def future_directory(topic: str, partition: int, unique_id: UUID) -> str:
-    """What the directory of a future log is called until it takes the place of the partition's."""
+    """The name of a future log's directory until it takes the place of the partition's."""
     return _directory_of(topic, partition, unique_id, FUTURE_DIRECTORY)
 
 

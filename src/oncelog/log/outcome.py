@@ -24,13 +24,13 @@ class UnknownEpochError(DamagedLogError):
 
 
 class Origin(Enum):
-    """Who appends. Coordinators write with sequence 0 every time, so theirs are not checked.
+    """The writer of a batch. Coordinators write with sequence 0 every time, so their sequences are not checked.
 
-    COORDINATOR is what a client asks of one: it has to fit the settings of the topic, as in Kafka. OBLIGED is what follows from
-    what was taken before, and no setting keeps it out of the log: the end of a transaction, or of what has expired.
+    COORDINATOR: a client's request to a coordinator; it has to fit the settings of the topic, as in Kafka. OBLIGED: the
+    consequence of an earlier request, such as the end of a transaction; no setting keeps it out of the log.
 
-    `share` is what it may take of the room that is kept back for a full disk: of producers nothing, and of no client all that
-    transactions need to end.
+    `share` is its share of the room that is kept back for a full disk: none for producers, and for no client all that transactions
+    need to end.
     """
 
     CLIENT = "client", Share.NONE
@@ -42,7 +42,7 @@ class Origin(Enum):
 
 
 class Appended(NamedTuple):
-    """Where a batch is. For a duplicate these are the offsets of the first copy, and nothing was written."""
+    """The place of a batch. A duplicate has the offsets of its first copy, and nothing was written."""
 
     base_offset: int
     last_offset: int
@@ -98,7 +98,7 @@ class OpenTransaction(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What a partition remembers of a producer, as DescribeProducers shows it. -1 where there is nothing."""
+    """The state of a producer as DescribeProducers shows it; -1 where there is nothing."""
 
     producer_id: int
     producer_epoch: int

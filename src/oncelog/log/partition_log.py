@@ -110,7 +110,7 @@ class PartitionLog:
 
     @property
     def durable_start_offset(self) -> int:
-        """Where the last checkpoint lets it begin: a power cut brings nothing back from before."""
+        """The log start offset of the last checkpoint: a power cut brings nothing back from before."""
         return self._offsets.durable_start
 
     @property
@@ -349,7 +349,7 @@ class PartitionLog:
         return latest(self._segments, self._offsets.start)
 
     def digest(self) -> LogDigest:
-        """What the transaction indexes hold below the recovery point, and where the log begins."""
+        """The digest of the transaction indexes below the recovery point, and the log start offset."""
         return digest_of(self._segments, self.durability.recovery_point, self._offsets.start)
 
     def expire_producers(self, now_ms: int) -> int:

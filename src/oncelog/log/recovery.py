@@ -32,7 +32,7 @@ from oncelog.records.batch import LENGTH_PREFIX_BYTES
 
 @dataclass(slots=True)
 class RecoveryReport:
-    """What opening a log took. `bytes_cut` were never said to be durable; `fault` says where the first of them were."""
+    """Facts about the opening of a log. The `bytes_cut` were never acknowledged as durable; `fault` is the first of them."""
 
     was_clean: bool
     snapshot_offset: int | None = None
@@ -188,7 +188,7 @@ class _Loading:
         if active.size_bytes == 0 and active.base_offset < self._durable:
             raise self._ends_early(active.base_offset)
         for segment, aborted in rebuilt:
-            segment.indexes.transactions.settle(segment.base_offset, aborted)
+            segment.indexes.transactions.replace_from(segment.base_offset, aborted)
         end = resume(loaded.segments[-1], self._leader_epoch_max) if loaded.report.was_clean else None
         # A log that was closed is durable to its end. If it goes on, the mark of a clean stop is an old one.
         loaded.report.was_clean = end is not None and end <= self._recovery_point
@@ -281,7 +281,7 @@ class _Loading:
         scan = segment.scan(position, segment.base_offset)
         aborted = self._take_all(segment, scan, start, rebuild=rebuild)
         if rebuild:
-            segment.indexes.transactions.settle(start, aborted)
+            segment.indexes.transactions.replace_from(start, aborted)
         loaded.report.bytes_read += scan.position - position
         loaded.log_end_offset = scan.next_offset
         if not is_clean:
@@ -334,7 +334,7 @@ class _Loading:
         del loaded.segments[slot + 1 :]
 
     def _take_down(self) -> None:
-        """What a crash left in the page cache has to be made durable, and nothing of it is to be read again."""
+        """Hand the caller the files to make durable that a crash left in the page cache, so that nothing of it is read again."""
         loaded = self._loaded
         end = loaded.log_end_offset
         if end > self._recovery_point:
@@ -346,7 +346,7 @@ class _Loading:
 
 
 def _fault_between(segment: Segment, scan: Scan, next_base_offset: int) -> Fault | None:
-    """Whether the next file goes on where a segment that was read to its end ends."""
+    """The fault if the next file does not go on at the end of a segment that was read to its end."""
     if segment.is_followed_by(scan.next_offset, next_base_offset):
         return None
     return Fault(
@@ -357,7 +357,7 @@ def _fault_between(segment: Segment, scan: Scan, next_base_offset: int) -> Fault
 def _rebuilt(
     segments: Sequence[Segment], snapshots: Snapshots, expected: LogDigest, name: str
 ) -> list[tuple[Segment, list[AbortedTransaction]]]:
-    """What the transaction indexes that are not as expected have to hold."""
+    """The right content of transaction indexes that are not as expected."""
     return [(one, aborted_in(one, segments, snapshots, name, expected.offset)) for one in doubtful(segments, expected)]
 
 
@@ -371,7 +371,7 @@ def _names(disk: Disk, directory: str, known_offset: int) -> set[str]:
 
 
 def _leftovers(names: Collection[str]) -> set[str]:
-    """Those that a crash left half done, or half removed."""
+    """The files that a crash left half written or half removed."""
     bases = {name[:OFFSET_DIGITS] for name in names if offset_of(name, LOG) is not None}
     indexes = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
     orphans = {name for name in names if name[OFFSET_DIGITS:] in indexes and name[:OFFSET_DIGITS] not in bases}

@@ -15,7 +15,7 @@ from oncelog.records.control import control_problem
 
 CHUNK_BYTES = 1024 * 1024
 HEADERS_CHUNK_BYTES = 64 * 1024
-"""Where nothing but headers is looked at; a start looks at the last few of every log."""
+"""The chunk for a scan of headers alone; a start scans the last few of every log."""
 
 
 class ScannedBatch(NamedTuple):
@@ -172,7 +172,7 @@ def fault_in(
 
 
 KEPT_BYTES_MAX = 16 * 1024
-"""What is larger is about as fast to read from the file again as it was to keep."""
+"""A larger end is about as fast to read from the file again as it was to keep."""
 
 
 class KeptEnd:

@@ -168,7 +168,7 @@ class Segment:
     def should_roll(
         self, size_bytes: int, last_offset: int, max_timestamp_ms: int, now_ms: int, config: LogConfig, jitter_ms: int
     ) -> bool:
-        """Whether a batch of `size_bytes` has to go to a new segment."""
+        """True if a batch of `size_bytes` has to go to a new segment."""
         if self.size_bytes + size_bytes > config.segment_bytes:
             return True
         if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
@@ -207,11 +207,11 @@ class Segment:
         return self.size_bytes if position is None else position
 
     def is_followed_by(self, end_offset: int, next_offset: int) -> bool:
-        """Whether the file at `next_offset` may be the one after this one, whose last batch ends at `end_offset`.
+        """True if the file at `next_offset` may follow this one, whose last batch ends at `end_offset`.
 
-        A cleaning keeps the batch that reaches the end of a file, and files meet. Those of a replica may be Apache Kafka's, which
-        keeps none. And no file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap is
-        between them.
+        A cleaning keeps the batch that reaches the end of a file, so files meet. A replica's files may be Apache Kafka's, which
+        keeps no such batch. No file reaches further than RELATIVE_OFFSET_MAX: if the next one begins beyond that, a leader's gap
+        is between them.
         """
         if end_offset == next_offset or not self.has_gaps_inside:
             return end_offset == next_offset
@@ -266,7 +266,7 @@ class Segment:
         )
 
     def has_batch_below(self, position: int, offset: int) -> bool:
-        """Whether a whole batch is at a position that says of itself that it is one before `offset`."""
+        """True if a whole batch at this position says that its offset is below `offset`."""
         batch = next(iter(Scan(self.file, position, self.size_bytes, 0)), None)
         return batch is not None and batch.header.base_offset < offset
 
@@ -316,10 +316,10 @@ class Segment:
         return [self.file, *self.indexes.seal()]
 
     def end_below(self, offset: int) -> tuple[int, int]:
-        """Where the last batch that ends at `offset` or before it ends: the offset and the position.
+        """The end of the last batch that ends at `offset` or before it: the offset and the position.
 
-        That may be well below `offset`: in front of the batch after it a cleaning may have left a gap. A start knows of no offset
-        that is in no batch, and so the log ends there.
+        It may be well below `offset`: a cleaning may have left a gap in front of the next batch. A start knows of no offset that is
+        in no batch, so the log ends there.
         """
         end_offset, position = self.base_offset, 0
         for found in self._walk(self.index_position(offset)):
@@ -414,7 +414,7 @@ class Segment:
         return index
 
     def is_entry_true(self, entry: tuple[int, int]) -> bool:
-        """Whether the batch the entry points at is the one it names."""
+        """True if the batch that the entry points at is the one it names."""
         last_offset, position = entry
         try:
             header = read_header(self.file.read(position, HEADER_BYTES))

@@ -56,7 +56,7 @@ class TransactionIndex:
         return self._entries
 
     def between(self, offset: int, upper_bound_offset: int) -> tuple[list[AbortedTransaction], bool]:
-        """Those with records in [offset, upper bound), and whether later segments have no more of them."""
+        """The transactions with records in [offset, upper bound), and True if later segments have no more of them."""
         entries = self.entries()
         found = []
         for entry in entries[bisect_left(entries, offset, key=lambda entry: entry.last_offset) :]:
@@ -91,7 +91,7 @@ class TransactionIndex:
         """Keep the entries of markers before `offset`."""
         self._keep([entry for entry in self.entries() if entry.last_offset < offset])
 
-    def settle(self, offset: int, aborted: Sequence[AbortedTransaction]) -> None:
+    def replace_from(self, offset: int, aborted: Sequence[AbortedTransaction]) -> None:
         """After a crash: from `offset` on there are to be the entries of `aborted`, whatever the file says.
 
         Entries that are right stay as they are, for they may be durable; what is written is made durable.
@@ -228,7 +228,7 @@ class SegmentIndexes:
         self._bytes_since_entry = size_bytes
 
     def are_missing(self, size_bytes: int) -> bool:
-        """Whether a segment of so many bytes would have got a file of offsets, and there is none."""
+        """True if a segment of so many bytes would have an offset index, and its file is missing."""
         return size_bytes > self._interval_bytes and not self.offsets.file.exists
 
     def restart(self, offset: int, size_bytes: int, is_true: Callable[[tuple[int, int]], bool]) -> int:

@@ -69,7 +69,7 @@ class Segments(Sequence[Segment]):
         return sum(segment.size_bytes for segment in self._segments)
 
     def slot_of(self, offset: int) -> int:
-        """Which segment contains `offset`, or would."""
+        """The slot of the segment that contains `offset`, or would."""
         return max(0, bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1)
 
     def read(
@@ -175,7 +175,7 @@ class Segments(Sequence[Segment]):
         return old
 
     def end_of_what_stays(self, offset: int, log_end_offset: int) -> tuple[int, int, int]:
-        """Where the log ends if it is cut off at `offset`: the offset, its segment's base offset, and the position there."""
+        """The end of the log after a truncation to `offset`: the offset, its segment's base offset, and the position there."""
         segment = self._segments[self.slot_of(offset)]
         if offset == log_end_offset:
             return offset, segment.base_offset, segment.size_bytes
@@ -217,7 +217,7 @@ def check_times(segment: Segment) -> None:
 
 
 def _is_latest(segment: Segment, timestamp_ms: int, offset: int) -> bool:
-    """Whether a batch has this timestamp, and none behind it a later one."""
+    """True if a batch has this timestamp, and none behind it a later one."""
     position = 0
     if timestamp_ms != NO_TIMESTAMP:
         found = segment.position_of(offset)

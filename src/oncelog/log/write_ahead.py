@@ -59,11 +59,11 @@ class Entry(NamedTuple):
 
     @property
     def end_position(self) -> int:
-        """Of one that takes back: where the segment ends from now on."""
+        """The new end of the segment, for an entry that takes back."""
         return -1 - self.tail.position
 
     def up_to(self, end: Entry) -> Entry:
-        """What is left of it when `end` has taken back what is beyond."""
+        """The part of the entry that is left after `end` has taken back everything beyond."""
         if self.takes_back:
             return self
         base_offset, tail = end.tail.segment_base_offset, self.tail
@@ -84,10 +84,10 @@ def taking_back(topic_id: UUID, partition: int, log_end_offset: int, base_offset
 
 @dataclass(slots=True)
 class Replayed:
-    """What the write-ahead logs said: how many entries were put back, and up to where each partition is durable.
+    """The result of a replay: the number of entries that were put back, and the durable end of each partition.
 
-    `is_whole`: no entry was left out because what comes before it is gone. `unread`: files with bytes that are no entry, and how
-    many of their bytes were not used for that.
+    `is_whole`: no entry was left out for want of the bytes before it. `unread`: files with bytes that are no entry, and how many of
+    their bytes were not used for that.
     """
 
     files: list[str] = field(default_factory=list)
@@ -243,7 +243,7 @@ def what_counts(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _put_back(disk: Disk, entry: Entry, directory: str | None, touched: dict[str, File], replayed: Replayed) -> None:
-    """Whoever opens a log that is too short for its tail sees that it ends before where it is durable."""
+    """Write an entry into its segment. A segment too short for its tail stays so: the recovery finds that it ends too early."""
     tail = entry.tail
     # Without data it says only how far the log was durable, and compaction may have made that segment smaller since.
     if directory is None or not tail.data:

@@ -116,7 +116,7 @@ class _Source:
 
 @dataclass(slots=True)
 class _Group:
-    """What becomes one Arrow batch."""
+    """The batches that become one Arrow batch."""
 
     sources: list[_Source]
     record_count: int = 0

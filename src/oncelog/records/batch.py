@@ -80,7 +80,7 @@ DELETE_HORIZON_BIT = 0x40
 
 
 class TimestampType(IntEnum):
-    """Whose clock a batch's timestamps come from."""
+    """The clock of a batch's timestamps: the producer's or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where a reader goes on. Compaction may have taken records away, but never offsets."""
+        """The offset of the next batch. Compaction may have taken records away, but never offsets."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
@@ -176,7 +176,7 @@ def batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def crc_is_valid(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position` is whole and its CRC-32C is that of its bytes."""
+    """True if the batch at `position` is whole and its CRC-32C is that of its bytes."""
     view = memoryview(data)
     end = position + header.size_bytes
     if header.size_bytes < HEADER_BYTES or end > len(view):
@@ -357,6 +357,6 @@ def _sealed_header(header: BatchHeader, body: Buffer) -> bytes:
 
 
 def _before_checked(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) -> bytes:
-    """What stands before the part of a header that the CRC is of. The body is of bytes."""
+    """The header up to the part that the CRC covers. The body is of bytes."""
     batch_length = HEADER_BYTES - LENGTH_PREFIX_BYTES + len(body)  # type: ignore[arg-type]
     return _CRC_PREFIX.pack(base_offset, batch_length, leader_epoch, MAGIC, crc32c(body, crc32c(checked)))

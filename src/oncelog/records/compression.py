@@ -85,7 +85,7 @@ def decompress(codec: Codec, data: Buffer, size_bytes_max: int = DECOMPRESSED_BY
 
 
 def lz4_blocks_stand_alone(data: Buffer) -> bool:
-    """Whether an lz4 frame says that no block of it depends on the one before: the Java client reads no other."""
+    """True if an lz4 frame says that its blocks do not depend on one another: the Java client reads no other."""
     view = memoryview(data)
     return len(view) > LZ4_FLAGS_AT and bool(view[LZ4_FLAGS_AT] & LZ4_BLOCKS_STAND_ALONE)
 

@@ -36,12 +36,12 @@ _VALUE = Struct(">hi")
 _VERSION = 0
 _BEFORE_CHECKED = Struct(">qiibI")
 _MARKER = Struct(">hiqqqhii5shh1shi1s")
-"""What the checksum of a marker is of: its batch's attributes and what follows them, and its record."""
+"""The part of a marker that its checksum covers: its batch's attributes and what follows them, and its record."""
 _MARKER_LENGTH = _BEFORE_CHECKED.size + _MARKER.size - LENGTH_PREFIX_BYTES
 _RECORD_BEGINS, _VALUE_BEGINS, _NO_HEADERS = b"\x20\0\0\0\x08", b"\x0c", b"\0"
 """The lengths of the record, its key and its value as varints; it has no attributes, and its deltas are 0."""
 _SHAPE = Struct(">8xi4xbIh34xi")
-"""Of a batch, its length, magic, checksum and attributes, and how many records it has."""
+"""A batch's length, magic, checksum, attributes and number of records."""
 _PLAIN = re.compile(rb".\0[\x80-\xff]{0,8}[\0-\x7f]\0\x08\0\0\0([\0\1])\x0c\0\0(.{4})\0", re.DOTALL)
 """The record of every marker that this and Kafka's coordinators write, with its type and its coordinator epoch.
 
@@ -168,7 +168,7 @@ class AbortedFilter:
         self._dropped_producers: set[int] = set()
 
     def drops(self, data: Buffer, position: int, header: BatchHeader) -> bool:
-        """Whether the next batch, at `position` in `data`, holds data that was aborted.
+        """True if the next batch, at `position` in `data`, holds data that was aborted.
 
         Raises CorruptBatchError for a control batch that cannot be read.
         """

@@ -238,7 +238,7 @@ def _end_of_length(body: bytes, at: int) -> int:
 
 
 def _are_same(body: bytes, places: tuple[int, ...], ahead: int, stride: int, count: int) -> bool:
-    """Whether so many records have at these places what the one has that they are ahead of."""
+    """True if `count` records have the same bytes at these places as the record before them."""
     size_bytes = stride * count
     for place in places:
         first = place + ahead

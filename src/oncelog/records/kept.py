@@ -1,4 +1,4 @@
-"""What compaction does to one batch: some of its records stay, and its header still says which offsets and sequences it had.
+"""Compaction of one batch: some of its records stay, and its header still says which offsets and sequences it had.
 
 The records that stay keep their bytes, for their offset deltas count from a base offset that stays. Only a delete horizon, which
 takes the place of the base timestamp (KIP-534), has their timestamp deltas written anew.

@@ -58,7 +58,7 @@ class ListColumn(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Where `decode_records` writes. Offsets arrays have one item more than there are rows, the first of which is 0."""
+    """The output of `decode_records`. Arrays of offsets have one item more than there are rows, and the first is 0."""
 
     key_offsets: Offsets
     key_data: Bytes
@@ -74,7 +74,7 @@ class RecordColumns(NamedTuple):
 
 
 class HeaderColumns(NamedTuple):
-    """Where `decode_headers` writes."""
+    """The output of `decode_headers`."""
 
     key_offsets: Offsets
     key_data: Bytes

@@ -40,7 +40,7 @@ def deltas(number: int, count: int) -> tuple[bytes, ...]:
 
 
 def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count: int) -> bool:
-    """Whether the offset deltas that begin at every stride from `at` on count from `number`.
+    """True if the offset deltas that begin at every stride from `at` on count from `number`.
 
     Each has `width` bytes, and none is behind the end of a period.
     """
@@ -53,7 +53,7 @@ def are_deltas(data: bytes, at: int, width: int, stride: int, number: int, count
 
 
 def are_timestamps(data: bytes, first: int, last: int, stride: int, count: int) -> bool:
-    """Whether all timestamps are as long as the one whose bytes are `first` to `last`: the bytes go on until there."""
+    """True if all timestamps are as long as the one whose bytes are `first` to `last`: the bytes go on until there."""
     size_bytes = stride * count
     for at in range(first, last):
         if not data[at : at + size_bytes : stride].translate(_WITHOUT_HIGH_BIT).isascii():
@@ -186,7 +186,7 @@ def _sizes() -> tuple[tuple[int, ...], ...]:
 
 
 def _heads(body: bytes, position: int, count: int, width: int) -> tuple[bytes, int]:
-    """What begins each record, from the byte before it on, and where the last one ends. Raises IndexError."""
+    """The beginning of each record, from the byte before it on, and the end of the last. Raises IndexError."""
     heads: list[bytes] = []
     sizes = _sizes()
     start = position - 1
@@ -203,7 +203,7 @@ def _heads(body: bytes, position: int, count: int, width: int) -> tuple[bytes, i
 
 
 def _are_right(columns: Columns, number: int) -> bool:
-    """Whether each record is as long as what it holds, and behind another one that ends without headers. Raises IndexError.
+    """True if each record is as long as its content, and follows one that ends without headers. Raises IndexError.
 
     Half of what the first byte of a length says is 63 at most, so that no sum here grows into the byte of another record.
     """
@@ -252,6 +252,6 @@ def _are_deltas(columns: Columns, number: int) -> bool:
 
 
 def _are_even_or_null(lengths: int, ones: int) -> bool:
-    """Whether no length is negative, but for -1, whose varint is 1."""
+    """True if no length is negative, but for -1, whose varint is 1."""
     odd = lengths & ones
     return lengths & 0xFF * odd == odd

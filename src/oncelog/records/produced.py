@@ -44,7 +44,7 @@ class Effort(Enum):
 
 
 class Form(NamedTuple):
-    """What a topic asks of a batch. Without a codec it keeps the producer's."""
+    """The form that a topic asks of a batch. Without a codec it keeps the producer's."""
 
     size_bytes_max: int
     codec: Codec | None = None

@@ -116,12 +116,12 @@ def murmur2(key: bytes) -> int:
 
 
 def murmur2_partition(key: bytes, partition_count: int) -> int:
-    """Where the Java client puts a key: the hash without its sign bit, modulo the number of partitions."""
+    """The Java client's partition for a key: the hash without its sign bit, modulo the number of partitions."""
     return (murmur2(key) & _POSITIVE) % partition_count
 
 
 def crc32_partition(key: bytes, partition_count: int) -> int:
-    """Where librdkafka's partitioner "consistent" puts a key."""
+    """The partition for a key by librdkafka's partitioner "consistent"."""
     return crc32(key) % partition_count
 
 

@@ -5,7 +5,7 @@ is answered. `Follower` keeps how a broker stands with the partitions that it fe
 steps for their logs. `decide` says what LeaderAndIsr makes of a replica.
 """
 
-from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession
+from oncelog.replication.fetch_session import FollowerFetch, FollowerFetchSession, PartitionFetch
 from oncelog.replication.fetch_state import (
     AdvanceHighWatermark,
     AdvanceLogStart,
@@ -17,7 +17,7 @@ from oncelog.replication.fetch_state import (
     Step,
     Truncate,
 )
-from oncelog.replication.follower import EpochAsked, FetchedFromLeader, Follower
+from oncelog.replication.follower import EpochRequest, FetchedFromLeader, Follower
 from oncelog.replication.leader import ACKS_ALL, UNKNOWN_OFFSET, FollowerProgress, LeaderReplica, preferred_read_replica
 from oncelog.replication.partition_state import (
     AfterAnswer,
@@ -27,7 +27,7 @@ from oncelog.replication.partition_state import (
     Decided,
     IsrPartitionState,
     IsrState,
-    LeaderAndIsrTold,
+    LeaderAndIsrState,
     decide,
 )
 from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
@@ -42,24 +42,24 @@ __all__ = [
     "AlterPartitionAnswer",
     "Append",
     "AskOffsets",
-    "AskedPartition",
     "Becomes",
     "BeginAgain",
     "Decided",
-    "EpochAsked",
     "EpochEnd",
-    "FetchAsked",
+    "EpochRequest",
     "FetchReplicaState",
     "FetchState",
     "FetchedFromLeader",
     "FollowedLog",
     "Follower",
+    "FollowerFetch",
     "FollowerFetchSession",
     "FollowerProgress",
     "IsrPartitionState",
     "IsrState",
-    "LeaderAndIsrTold",
+    "LeaderAndIsrState",
     "LeaderReplica",
+    "PartitionFetch",
     "Step",
     "Truncate",
     "Truncation",

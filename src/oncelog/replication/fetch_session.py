@@ -16,7 +16,7 @@ INT_MAX = 2**31 - 1
 TopicPartition = tuple[str, int]
 
 
-class AskedPartition(NamedTuple):
+class PartitionFetch(NamedTuple):
     """One partition of a Fetch from a follower."""
 
     topic_id: UUID
@@ -27,12 +27,12 @@ class AskedPartition(NamedTuple):
     last_fetched_epoch: int
 
 
-class FetchAsked(NamedTuple):
+class FollowerFetch(NamedTuple):
     """A Fetch: the partitions that it names, and those that the session is to forget. `is_full` begins a session, or has none."""
 
     session_id: int
     session_epoch: int
-    partitions: Mapping[TopicPartition, AskedPartition]
+    partitions: Mapping[TopicPartition, PartitionFetch]
     forgotten: tuple[tuple[TopicPartition, UUID], ...]
 
     @property
@@ -51,19 +51,19 @@ class FollowerFetchSession:
     def __init__(self) -> None:
         self._session_id = NO_SESSION
         self._epoch = FIRST_EPOCH
-        self.partitions: dict[TopicPartition, AskedPartition] = {}
-        """What the last request asked for, named or not."""
+        self.partitions: dict[TopicPartition, PartitionFetch] = {}
+        """The partitions of the last request, named in it or not."""
 
     @property
     def begins(self) -> bool:
-        """Whether the next request has to name all partitions."""
+        """True if the next request has to name all partitions."""
         return self._epoch == FIRST_EPOCH
 
-    def build(self, wanted: Mapping[TopicPartition, AskedPartition]) -> FetchAsked | None:
+    def build(self, wanted: Mapping[TopicPartition, PartitionFetch]) -> FollowerFetch | None:
         """The next request, for all that is wanted; None if there is nothing to ask for, and nothing to forget."""
         before, self.partitions = self.partitions, dict(wanted)
         if self._epoch == FIRST_EPOCH:
-            return FetchAsked(self._session_id, self._epoch, self.partitions, ()) if wanted else None
+            return FollowerFetch(self._session_id, self._epoch, self.partitions, ()) if wanted else None
         named = {key: asked for key, asked in wanted.items() if before.get(key) != asked}
         # A topic of the same name with another id is another topic: the old one is to be forgotten besides.
         forgotten = tuple(
@@ -73,11 +73,11 @@ class FollowerFetchSession:
         )
         if not wanted and not forgotten:
             return None
-        return FetchAsked(self._session_id, self._epoch, named, forgotten)
+        return FollowerFetch(self._session_id, self._epoch, named, forgotten)
 
-    def build_changed(self, changed: Mapping[TopicPartition, AskedPartition | None]) -> FetchAsked | None:
+    def build_changed(self, changed: Mapping[TopicPartition, PartitionFetch | None]) -> FollowerFetch | None:
         """The same where only these may be wanted otherwise than before, or with None not at all. Not if the session `begins`."""
-        named: dict[TopicPartition, AskedPartition] = {}
+        named: dict[TopicPartition, PartitionFetch] = {}
         forgotten: list[tuple[TopicPartition, UUID]] = []
         for key, asked in changed.items():
             before = self.partitions.pop(key, None)
@@ -89,9 +89,9 @@ class FollowerFetchSession:
                     named[key] = asked
         if not self.partitions and not forgotten:
             return None
-        return FetchAsked(self._session_id, self._epoch, named, tuple(forgotten))
+        return FollowerFetch(self._session_id, self._epoch, named, tuple(forgotten))
 
-    def answered(self, asked: FetchAsked, error: ErrorCode, session_id: int) -> None:
+    def answered(self, asked: FollowerFetch, error: ErrorCode, session_id: int) -> None:
         """Take the error and the session id of an answer."""
         if error is ErrorCode.fetch_session_id_not_found:
             self._session_id, self._epoch = NO_SESSION, FIRST_EPOCH

@@ -1,15 +1,15 @@
-"""What a broker does about the partitions that it fetches from one leader.
+"""The partitions that a broker fetches from one leader.
 
-Nothing here sends, waits or touches a log. Whoever fetches goes round like this:
+Nothing here sends, waits or touches a log. The fetcher goes round like this:
 
     for what `epochs_to_ask` names, ask the leader OffsetForLeaderEpoch   -> `epoch_answered`
     flush what is due of `to_look_at`
     send what `build_fetch` returns                                       -> `session.answered`, and for each partition
                                                                              in the answer `fetch_answered`
 
-Each of these returns the steps for the partition's log (`fetch_state.py`), in their order. After each step it is told what came of
-it: `appended` after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after
-AskOffsets. What raised DiskError is `fail`ed.
+Each of these returns the steps for the partition's log (`fetch_state.py`), in their order. The fetcher reports each step that
+it took: `appended` after Append, which returns steps again, `truncated` after Truncate and BeginAgain, `offsets_answered` after
+AskOffsets. It calls `fail` after a DiskError.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.records import HEADER_BYTES, read_header
-from oncelog.replication.fetch_session import AskedPartition, FetchAsked, FollowerFetchSession, TopicPartition
+from oncelog.replication.fetch_session import FollowerFetch, FollowerFetchSession, PartitionFetch, TopicPartition
 from oncelog.replication.fetch_state import (
     NO_EPOCH,
     AdvanceHighWatermark,
@@ -55,11 +55,11 @@ NEWS = frozenset(
 HELD_BACK_MS = 50
 """For so long a Fetch waits at the leader, or the next one is waited for, at most while one partition is left out of it."""
 MAY_PASS = frozenset({ErrorCode.corrupt_message, ErrorCode.invalid_record, ErrorCode.kafka_storage_error})
-"""What a log may refuse and take when it is fetched again: what the network made of it, or what a full disk has no room for."""
+"""Errors that may pass when the batch is fetched again: bytes changed by the network, or a disk without room."""
 
 
 class FetchedFromLeader(NamedTuple):
-    """What the leader answers about one partition."""
+    """The leader's answer about one partition."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -68,7 +68,7 @@ class FetchedFromLeader(NamedTuple):
     diverging: EpochEnd | None = None
 
 
-class EpochAsked(NamedTuple):
+class EpochRequest(NamedTuple):
     """One partition of an OffsetForLeaderEpoch request."""
 
     current_leader_epoch: int
@@ -99,10 +99,10 @@ class Follower:
         self.session = FollowerFetchSession()
         self.states: dict[TopicPartition, FetchState] = {}
         self._changed: dict[TopicPartition, None] = {}
-        """Those of which the next Fetch may say something new: it costs what happens, not what there is."""
+        """Partitions with news for the next Fetch: its cost is what happens, not what there is."""
         self._delayed: dict[TopicPartition, None] = {}
         self._held_back: dict[TopicPartition, None] = {}
-        """Those that the last Fetch had to leave out, although there was something new to say."""
+        """Partitions with news that the last Fetch had to leave out."""
         self._truncating: dict[TopicPartition, None] = {}
         self._all_at_ms = 0
 
@@ -137,14 +137,14 @@ class Follower:
 
     def epochs_to_ask(
         self, logs: Callable[[TopicPartition], FollowedLog], now_ms: int
-    ) -> dict[TopicPartition, EpochAsked]:
-        """What to ask the leader before anything is fetched: where the newest epoch of each log ends."""
+    ) -> dict[TopicPartition, EpochRequest]:
+        """The question for the leader before anything is fetched: where does the newest epoch of each log end?"""
         found = {}
         for key in self._truncating:
             state = self.states[key]
             epoch = logs(key).newest_epoch if state.is_ready_to_truncate(now_ms) else NO_EPOCH
             if epoch != NO_EPOCH:
-                found[key] = EpochAsked(state.leader_epoch, epoch)
+                found[key] = EpochRequest(state.leader_epoch, epoch)
         return found
 
     def cut_without_epochs(
@@ -159,7 +159,7 @@ class Follower:
 
     @property
     def to_look_at(self) -> list[TopicPartition]:
-        """Those of which the next Fetch may say something new, also that they are followed no more."""
+        """Partitions with news for the next Fetch, also that they are followed no more."""
         return list({**self._held_back, **self._delayed, **self._changed})
 
     def build_fetch(
@@ -167,7 +167,7 @@ class Follower:
         logs: Callable[[TopicPartition], FollowedLog],
         now_ms: int,
         is_held_back: Callable[[TopicPartition], bool] = lambda _: False,
-    ) -> FetchAsked | None:
+    ) -> FollowerFetch | None:
         """The next Fetch; None if no partition is ready.
 
         Twice a second all partitions are looked at: where a log begins, it may say by itself. While a partition `is_held_back`,
@@ -188,8 +188,8 @@ class Follower:
         logs: Callable[[TopicPartition], FollowedLog],
         now_ms: int,
         is_held_back: Callable[[TopicPartition], bool],
-    ) -> AskedPartition | None:
-        """What to ask for of a partition; None if it is not ready."""
+    ) -> PartitionFetch | None:
+        """The request for a partition; None if it is not ready."""
         state = self.states.get(key)
         if state is None:
             return None
@@ -201,7 +201,7 @@ class Follower:
             self._delayed.pop(key, None)
         if not state.is_ready_to_fetch(now_ms):
             return None
-        asked = AskedPartition(
+        asked = PartitionFetch(
             state.topic_id,
             state.fetch_offset,
             # The leader answers DeleteRecords with it.
@@ -216,7 +216,7 @@ class Follower:
         return asked
 
     def epoch_answered(
-        self, key: TopicPartition, asked: EpochAsked, error: ErrorCode, told: EpochEnd, log: FollowedLog, now_ms: int
+        self, key: TopicPartition, asked: EpochRequest, error: ErrorCode, told: EpochEnd, log: FollowedLog, now_ms: int
     ) -> Step | None:
         """Take the answer to OffsetForLeaderEpoch."""
         state = self.states.get(key)

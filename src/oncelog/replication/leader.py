@@ -1,12 +1,12 @@
-"""What the leader of a partition keeps of its followers, and what follows from it: in-sync set, high watermark, answers.
+"""The followers of a partition as its leader sees them: progress, in-sync set, high watermark, answers to appends.
 
-Nothing here touches the log, knows the time, or sends anything. Who leads calls
+Nothing here touches the log, knows the time, or sends anything. The leader calls
 
 - `lead` when LeaderAndIsr says so, after `PartitionLog.lead`,
 - `fetched` with each Fetch of a follower that was answered without a diverging epoch,
 - `high_watermark` after each of them, after each append, and after each change of the in-sync set,
-- `expansion` after each `fetched`, `shrinking` every half of replica.lag.time.max.ms: what they return is sent to the controller
-  once it is `propose`d, and what comes back goes to `answered`.
+- `expansion` after each `fetched`, `shrinking` every half of replica.lag.time.max.ms: their result is sent to the controller
+  after `propose`, and the answer goes to `answered`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from oncelog.replication.partition_state import (
     AlterPartitionAnswer,
     IsrPartitionState,
     IsrState,
-    LeaderAndIsrTold,
+    LeaderAndIsrState,
     after_answer,
 )
 from oncelog.wire import ErrorCode
@@ -39,7 +39,7 @@ class FollowerProgress(NamedTuple):
     log_end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
     last_fetch_leader_end_offset: int = UNKNOWN_OFFSET
-    """Where the leader's log ended at the last Fetch."""
+    """The leader's log end offset at the last Fetch."""
     last_fetch_ms: int = NEVER_MS
     last_caught_up_ms: int = NEVER_MS
     broker_epoch: int = -1
@@ -118,7 +118,7 @@ class LeaderReplica:
         self.state = IsrPartitionState(IsrState.COMMITTED, frozenset())
         self.followers: dict[int, FollowerProgress] = {}
 
-    def lead(self, told: LeaderAndIsrTold, log_end_offset: int, now_ms: int) -> None:
+    def lead(self, told: LeaderAndIsrState, log_end_offset: int, now_ms: int) -> None:
         """Become leader, or take what is new for one: a leader epoch, the in-sync set, the assignment.
 
         Followers that are known from the epoch before, which this broker led, keep their offsets. Where an epoch lies between
@@ -139,7 +139,7 @@ class LeaderReplica:
         self.is_leader = True
         self._take_epochs(told)
 
-    def follow(self, told: LeaderAndIsrTold) -> None:
+    def follow(self, told: LeaderAndIsrState) -> None:
         """Become a follower: the in-sync set is the leader's business."""
         self.resign()
         self._take_epochs(told)
@@ -150,7 +150,7 @@ class LeaderReplica:
         self.state = self.state.committed(frozenset())
         self.is_leader = False
 
-    def _take_epochs(self, told: LeaderAndIsrTold) -> None:
+    def _take_epochs(self, told: LeaderAndIsrState) -> None:
         self.controller_epoch = told.controller_epoch
         self.leader_epoch = told.leader_epoch
         self.partition_epoch = told.partition_epoch
@@ -166,7 +166,7 @@ class LeaderReplica:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether fewer are in sync than there are replicas, not counting those that a reassignment adds (Partition.scala)."""
+        """True if fewer are in sync than there are replicas, not counting those that a reassignment adds (Partition.scala)."""
         return len(self.state.isr) < len(set(self.replicas) - set(self.adding_replicas))
 
     def above_min_isr(self, min_isr: int) -> int:
@@ -207,12 +207,12 @@ class LeaderReplica:
     def high_watermark(
         self, log_end_offset: int, acknowledged_offset: int, *, min_isr: int, alive: Container[int], now_ms: int
     ) -> int | None:
-        """Where the high watermark could be now; None if it stays. It never goes back, so the log takes it if it is higher.
+        """The high watermark that is possible now; None if it stays. It never goes back, so the log takes it if it is higher.
 
-        It is the smallest log end offset of the (maximal) in-sync set; of this broker it is `acknowledged_offset`, below which the
-        log is as durable as it has to be. Also of those replicas that are alive and have caught up not long ago:
-        else one that wants to join would run after the high watermark for ever. It does not move while the in-sync set is
-        smaller than min.insync.replicas (KIP-966; so in Kafka 3.9).
+        It is the smallest log end offset of the (maximal) in-sync set. For this broker `acknowledged_offset` counts, below which
+        the log is as durable as it has to be. Replicas that are alive and have caught up not long ago count too: else one that
+        wants to join would run after the high watermark for ever. It does not move while the in-sync set is smaller than
+        min.insync.replicas (KIP-966; so in Kafka 3.9).
         """
         if len(self.state.isr) < self.needed_isr_size(min_isr):
             return None
@@ -238,7 +238,7 @@ class LeaderReplica:
         return ErrorCode.none
 
     def acknowledgement(self, next_offset: int, high_watermark: int, min_isr: int) -> ErrorCode | None:
-        """What an append with acks=all that ends before `next_offset` is answered; None while it waits.
+        """The answer to an append with acks=all that ends before `next_offset`; None while it waits.
 
         Ask again when the high watermark has moved or this broker has stopped leading.
         """
@@ -251,7 +251,7 @@ class LeaderReplica:
         return ErrorCode.none
 
     def expansion(self, replica: int, high_watermark: int, alive: Container[int]) -> AlterPartition | None:
-        """What to ask the controller for if a follower belongs into the in-sync set now.
+        """The request to the controller if a follower belongs into the in-sync set now.
 
         It has all that is below the high watermark, and all that was there when this leader epoch began.
         """
@@ -263,7 +263,7 @@ class LeaderReplica:
         return self._asking(self.state.isr | {replica})
 
     def shrinking(self, log_end_offset: int, now_ms: int) -> AlterPartition | None:
-        """What to ask for if replicas of the in-sync set have not caught up for longer than replica.lag.time.max.ms."""
+        """The request to the controller if replicas of the in-sync set have lagged for longer than replica.lag.time.max.ms."""
         if not self.is_leader or self.state.is_pending:
             return None
         late = {one for one in self.state.isr if one != self.broker_id and self._is_late(one, log_end_offset, now_ms)}

@@ -14,8 +14,8 @@ from oncelog.wire import ErrorCode
 NO_EPOCH = -1
 
 
-class LeaderAndIsrTold(NamedTuple):
-    """What the controller has decided about a partition, as a LeaderAndIsr request or an AlterPartition answer tells it."""
+class LeaderAndIsrState(NamedTuple):
+    """The controller's decision about a partition, as in a LeaderAndIsr request or an AlterPartition answer."""
 
     leader: int
     leader_epoch: int
@@ -34,18 +34,18 @@ class Becomes(Enum):
 
 
 class Decided(NamedTuple):
-    """What a replica becomes, and what the controller is answered about it."""
+    """The new role of a replica, and the error for the controller."""
 
     becomes: Becomes
     error: ErrorCode = ErrorCode.none
 
 
-def decide(told: LeaderAndIsrTold, broker_id: int, leader_epoch: int, partition_epoch: int) -> Decided:
-    """What `told` makes of this broker's replica, which knows of these epochs, -1 if it is new.
+def decide(told: LeaderAndIsrState, broker_id: int, leader_epoch: int, partition_epoch: int) -> Decided:
+    """The role that `told` gives this broker's replica, which knows of these epochs, -1 if it is new.
 
     As Kafka's ReplicaManager does it under a ZooKeeper controller: a leader epoch that is not new changes nothing and is answered
     STALE_CONTROLLER_EPOCH, also when it is the same, for every change of the leader or the in-sync set by a controller makes a
-    new one. So is a partition epoch that is behind what AlterPartition has told; that is answered without an error.
+    new one. A partition epoch behind that of an AlterPartition answer changes nothing either; it is answered without an error.
     """
     if told.leader_epoch <= leader_epoch:
         return Decided(Becomes.UNCHANGED, ErrorCode.stale_controller_epoch)
@@ -78,7 +78,7 @@ TRANSITIONS: dict[tuple[IsrState, IsrState], str] = {
 
 
 class AlterPartition(NamedTuple):
-    """What the leader asks of the controller. The partition epoch is that of the state it wants to change."""
+    """The leader's request to the controller. The partition epoch is that of the state it wants to change."""
 
     leader_epoch: int
     partition_epoch: int
@@ -100,7 +100,7 @@ class IsrPartitionState:
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Whom the high watermark waits for: whoever may be in the in-sync set, whatever becomes of the request.
+        """The replicas that the high watermark waits for: all that may be in the in-sync set, whatever becomes of the request.
 
         KIP-497: a replica that is to be added counts at once, and one that is to be removed counts until it is.
         """
@@ -124,7 +124,7 @@ class IsrPartitionState:
 
 
 class AlterPartitionAnswer(NamedTuple):
-    """What the controller says about one partition; without an error, what is written down now.
+    """The controller's answer about one partition; without an error, the state that is written down now.
 
     `error` is that of the whole answer if it has one; REQUEST_TIMED_OUT stands for no answer at all.
     """
@@ -136,7 +136,7 @@ class AlterPartitionAnswer(NamedTuple):
 
 
 class AfterAnswer(Enum):
-    """What becomes of a request that was answered."""
+    """The effect of an answer on its request."""
 
     COMMITTED = "the in-sync set is as the controller says"
     RESET = "the controller refused, and has written down what it had"
@@ -167,7 +167,7 @@ def after_answer(
     asked: AlterPartition,
     answer: AlterPartitionAnswer,
 ) -> AfterAnswer:
-    """What an answer to `asked` means for the state that the leader is in by now."""
+    """The effect of an answer to `asked` on the state that the leader is in by now."""
     if current.asked != asked:
         return AfterAnswer.STALE
     if answer.error in NOT_APPLIED:

@@ -1,6 +1,6 @@
-"""Where a follower's log parts from its leader's (KIP-101, KIP-279, KIP-595).
+"""Divergence of a follower's log from its leader's, and its truncation (KIP-101, KIP-279, KIP-595).
 
-Both sides are here: what the leader answers, and how far the follower goes back for it.
+Both sides are here: the leader's answer, and how far the follower goes back for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ NO_OFFSET = -1
 
 
 class FollowedLog(Protocol):
-    """What the rules ask of a log; `PartitionLog` has it."""
+    """The part of `PartitionLog` that the rules need."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -42,7 +42,7 @@ class EpochEnd(NamedTuple):
 
 
 class Truncation(NamedTuple):
-    """Where the follower's log is cut off. If that is not all, it asks the leader about its newest epoch again."""
+    """The offset at which the follower's log is cut off. If it is not complete, it asks the leader about its newest epoch again."""
 
     offset: int
     is_complete: bool

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from oncelog import groups, transactions
 from oncelog.broker import BrokerCore
+from oncelog.broker.coordinators.group_log import UnconfirmedRecords
 from oncelog.broker.coordinators.loading import load_offsets, load_transactions
-from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topic
 from oncelog.groups import GroupCoordinator

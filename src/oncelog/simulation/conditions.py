@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from oncelog.broker import dispatch, fetching, housekeeping, slices
 from oncelog.broker.coordinators import loading, producer_ids
 from oncelog.broker.handlers import offset_commit
-from oncelog.broker.storage import closing, durability, log_settings, opening, partition
+from oncelog.broker.storage import durability, log_settings, opening, partition
 from oncelog.client.producer import producing
 from oncelog.cluster import configs, shared_topics
 from oncelog.cluster.controller import brokers, controller, partitions
@@ -94,7 +94,7 @@ CONSTANTS = (
     Constant(fetching, "GATHERING_ROUNDS", (0, 1)),
     Constant(loading, "BATCHES_OF_A_STEP", (1, 20)),
     Constant(opening, "SYNCED_AT_ONCE", (1, 3)),
-    Constant(closing, "CLOSED_AT_ONCE", (1, 3)),
+    Constant(opening, "CLOSED_AT_ONCE", (1, 3)),
     Constant(shared_topics, "REACHED_AT_ONCE", (1,)),
     Constant(configs, "AT_ONCE", (1, 3)),
     Constant(partitions, "ELECTED_AT_ONCE_MAX", (1, 3)),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from oncelog.checking import Sighting, check, compare
 from oncelog.checking.anomalies import Anomaly
-from oncelog.checking.comparison import Sighting, compare
 from oncelog.checking.history import (
     ConsumerChange,
     ConsumerStep,
@@ -18,7 +18,6 @@ from oncelog.checking.history import (
     RecordedPoll,
     RecordedSend,
 )
-from oncelog.checking.judging import check
 from oncelog.client.values import TopicPartition
 from oncelog.simulation.broker_node import SimulationFailure
 from oncelog.simulation.clients import Sent

@@ -1,4 +1,4 @@
-"""What a micro-batch reads: on which clusters its topics are, and from which offsets up to which."""
+"""The input of a micro-batch: the clusters of its topics, its start offsets and its end offsets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def cluster_id(servers: str, security: Security) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class BatchInput:
-    """What a micro-batch reads.
+    """The input of a micro-batch.
 
     `end` holds the offsets on the output's cluster, `foreign_end` those on other clusters, by their bootstrap servers.
     `start` is None unless all of the input's offsets are on the output's cluster. `unclear` are partitions of `end`
@@ -76,8 +76,8 @@ class BatchInput:
     offset_count: int | None
     planned_ms: int
 
-    def where_it_is(self, client: Client) -> BatchInput:
-        """The same without the offsets of partitions that were deleted since Spark planned it: no broker commits those.
+    def without_deleted_partitions(self, client: Client) -> BatchInput:
+        """Leave out the offsets of partitions that were deleted since Spark planned the micro-batch: no broker commits those.
 
         Raises ClientError.
         """

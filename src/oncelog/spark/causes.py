@@ -1,7 +1,12 @@
-"""The cause of an error, out of what may be a page of Java and Python: one sentence, and the place in the user's code.
+"""The cause of an error in one sentence, with the place in the user's code.
 
-Spark hands errors from process to process as text. An error of a task is the text of a traceback in one of the driver, and
-that of a micro-batch the text of a traceback in one of Java.
+Spark hands errors from process to process as text. A task's error is the text of a traceback in an error of the driver, and a
+micro-batch's error the text of a traceback in one of Java.
+
+An error of Java is made short before foreachBatch raises it: Spark looks for an interruption in the text of the error, with a
+regular expression that recurses for each character behind "py4j.protocol.Py4JJavaError: An error occurred while calling"
+(StreamExecution.PROXY_ERROR). The stack traces of Java are long enough to overflow the stack of the query's thread, and the
+query would neither run nor end.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ STATE = re.compile(r"[;.]? SQLSTATE: \w+;?$")
 """The end of the messages of Spark's errors."""
 
 INSTALLED = re.compile(r"(^|/)(lib/python3[.\d]*|site-packages|dist-packages|pyspark\.zip|py4j-[^/]*\.zip)/")
-"""Where Python's own modules are and those that pip installed, here or on an executor."""
+"""The directories of Python's own modules and of those that pip installed, here or on an executor."""
 LIBRARIES = (str(Path(__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
 
@@ -46,7 +51,7 @@ class Cause:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Find what is to be told first of an error."""
+    """Find the cause to print first."""
     try:
         return _cause_of(error)
     except Py4JError:
@@ -138,7 +143,7 @@ INTERRUPTIONS = (
     "java.io.InterruptedIOException",
     "java.nio.channels.ClosedByInterruptException",
 )
-"""What Spark takes for the way in which a query ends that was stopped."""
+"""Exceptions from which Spark concludes that the query was stopped."""
 TEXT_MAX = 500
 
 
@@ -150,10 +155,10 @@ class WriteFailed(Exception):
     """The cause of a write's end, in a sentence. It is printed before the error, which has all the frames of Py4J."""
 
 
-def raised_as_spark_tells_it(error: Exception) -> NoReturn:
+def raise_for_spark(error: Exception) -> NoReturn:
     """Raise an error of a micro-batch without stack traces of Java, and its cause before its own frames.
 
-    Py4J makes a text of the error and of what it was raised from, which is first.
+    Py4J prints the error that it was raised from first.
     """
     short = without_stack_traces(error)
     for reason in reasons_of(short):

@@ -1,4 +1,4 @@
-"""What a streaming query's checkpoint says about a micro-batch: the end offsets of every source."""
+"""The checkpoint of a streaming query: the end offsets of every source for each micro-batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 OFFSET_LOG_VERSION = "v1"
 NO_OFFSET = "-"
-"""What the offset log holds for a source that has no offset yet."""
+"""The offset log's line for a source that has no offset yet."""
 PARTITION_DEPTH = 3
-"""How many names deep the directory of a partition's state is."""
+"""The depth of the directory of a partition's state."""
 
 
 class CheckpointError(Exception):
@@ -86,7 +86,7 @@ def _planned_ms(text: str) -> int:
 
 
 def has_state_of(files: CheckpointFiles, batch_id: int) -> bool:
-    """Whether every partition of every stateful operator has the state after a micro-batch.
+    """True if every partition of every stateful operator has the state after a micro-batch.
 
     Spark writes `state/OPERATOR/PARTITION/[STORE/]VERSION.KIND`, and the version after micro-batch N is N+1.
     """
@@ -144,7 +144,7 @@ class HadoopFiles:
 
 
 def checkpoint_files(root: str, jvm: Any, configuration: Any) -> CheckpointFiles:
-    """The shortest way to a checkpoint's files: Python's own for a local directory, Hadoop's for the rest."""
+    """A local directory is read by Python, any other by Hadoop."""
     if root.startswith("file:"):
         return LocalFiles(root.removeprefix("file:").replace("///", "/", 1))
     return HadoopFiles(root, jvm, configuration)

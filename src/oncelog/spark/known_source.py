@@ -1,8 +1,9 @@
-"""format("oncelog") in every session of a program, whichever Python Spark looks for data sources with.
+"""The Python in which Spark finds format("oncelog").
 
-A virtual environment that is not activated is on no PATH, and Spark finds another Python there. So where nobody has said
-which Python it is, `import oncelog.spark` leads Spark to the one that the program runs in. The executors of a cluster are left
-alone: the name python3 means there what it meant before.
+Spark looks for data sources, plans their reads and reads them with the Python in PYSPARK_DRIVER_PYTHON, in PYSPARK_PYTHON, or
+else the first python3 on the PATH, as its Java was started with them. A virtual environment that is not activated is on no
+PATH. So where neither variable is set, `import oncelog.spark` leads Spark to the Python that the program runs in. The executors
+of a cluster are left alone: their python3 stays the same.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
-"""Where spark-submit has started Java already."""
+"""Set where spark-submit has started Java already."""
 
 
 def make_source_known() -> None:
@@ -43,7 +44,7 @@ def make_source_known() -> None:
 
 
 def _java_is_there() -> bool:
-    """Whether Java runs already, with the environment that it has."""
+    """True if Java runs already, with an environment that cannot change any more."""
     if os.environ.get(GATEWAY_VARIABLE):
         return True
     context = sys.modules.get("pyspark.core.context") or sys.modules.get("pyspark.context")
@@ -151,7 +152,7 @@ def _runs(program: str) -> bool:
 
 @cache
 def has_source(python: str, path: str | None) -> bool:
-    """Whether a Python has oncelog: this one, or another one that is asked."""
+    """True if a Python has oncelog. Another Python than this one is started to find out."""
     program = shutil.which(python, path=path) if python else None
     if program is None:
         return False
@@ -167,7 +168,7 @@ def has_source(python: str, path: str | None) -> bool:
 
 
 def _is_this(program: str) -> bool:
-    """Whether a program is this Python. An environment is its directory, and most have links to one and the same program."""
+    """True if a program is this Python. The directory tells environments apart: most link to one program."""
     own = sys.executable
     same_directory = os.path.realpath(os.path.dirname(program)) == os.path.realpath(os.path.dirname(own))
     return same_directory and os.path.realpath(program) == os.path.realpath(own)

@@ -1,4 +1,4 @@
-"""What a sink says about its micro-batches, and a batch write about itself."""
+"""Reports of micro-batches and batch writes, and their sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog.client import ProducerIdentity
 from oncelog.spark.plan import Mode
 
 REPORTS_MAX = 100
-"""How many reports a sink keeps: as many as Spark keeps progress reports, by default."""
+"""The number of reports that a sink keeps: as many as Spark keeps progress reports by default."""
 
 
 @dataclass(frozen=True, slots=True)

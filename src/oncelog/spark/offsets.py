@@ -32,8 +32,8 @@ FIRST = "before the first micro-batch"
 def to_tree(offsets: Mapping[TopicPartition, int], topic_ids: IdsByTopic | None = None) -> OffsetTree:
     """{"topic": {"0": 23}}, topics and partitions in order, so that equal offsets give equal text.
 
-    The id of a topic is an entry without partitions, {"topic@id": {}}. Whoever knows nothing of it reads no offsets there:
-    Spark's Kafka source and listeners of progress, too.
+    The id of a topic is an entry without partitions, {"topic@id": {}}. Spark's Kafka source and listeners of progress read no
+    offsets there.
     """
     tree: OffsetTree = {}
     for topic, partition in sorted(offsets):
@@ -58,16 +58,16 @@ def is_first_start(tree: Mapping[str, Any]) -> bool:
 
 
 def with_begins(tree: OffsetTree, begins: Mapping[TopicPartition, int]) -> OffsetTree:
-    """The end of a micro-batch, and where the partitions begin that none before it has read.
+    """Add to a micro-batch's end the begin of each partition that no micro-batch before it has read.
 
-    No other place keeps that until the micro-batch is done: Spark asks a source in Python again for its initial offset, and
-    the log may have changed since. It is an entry without partitions, as the ids of topics are.
+    No other place keeps the begin until the micro-batch is done: Spark asks a source in Python again for its initial offset,
+    and the log may have changed since. It is an entry without partitions, as the ids of topics are.
     """
     return {**tree, f"{BEGINS}{to_json(begins)}": {}}
 
 
 def begins_of(tree: Mapping[str, Any]) -> Offsets | None:
-    """Where the partitions begin that a micro-batch is the first to read; None where its end does not say it."""
+    """The begin of each partition that a micro-batch is the first to read; None where its end does not say it."""
     told = [key for key in tree if key.startswith(BEGINS)]
     return from_json(told[0].removeprefix(BEGINS)) if told else None
 
@@ -97,7 +97,7 @@ def from_json(text: str) -> Offsets:
 
 
 def is_offsets(text: str) -> bool:
-    """Whether a source's line in a checkpoint holds Kafka offsets, of whichever connector."""
+    """True if a source's line in a checkpoint holds Kafka offsets, of any connector."""
     try:
         offsets = from_json(text)
     except ValueError:

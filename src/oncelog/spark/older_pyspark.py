@@ -24,7 +24,7 @@ if HAS_READ_LIMITS:
 else:
 
     class ReadLimit:  # type: ignore[no-redef]
-        """Stands for what there is none of."""
+        """Stands in for a class that this PySpark lacks."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
         pass

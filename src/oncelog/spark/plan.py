@@ -1,21 +1,21 @@
-"""Who sends a micro-batch: tasks that share the driver's producer, or the driver itself."""
+"""The choice of the sender of a micro-batch: tasks that share the driver's producer, or the driver itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NoReturn
+from typing import Any
 
 from oncelog.client.values import TopicPartition
 from oncelog.spark import private
 
 DIRECT_RECORDS_MAX = 10_000
-"""Up to so many records the driver collects rows and encodes them itself, whatever the query does with them."""
+"""The driver collects and encodes up to this many records itself."""
 
 DIRECT_BYTES_MAX = 32 * 1024 * 1024
-"""About so many encoded bytes the driver takes in as rows, where what is read says how much will be written: one job and
-one worker's work less, and nothing kept or exchanged."""
+"""The driver collects rows of about this many encoded bytes where the input tells the size of the output: that saves one job and
+one worker, and nothing is kept or exchanged."""
 
 DIRECT_BYTES_MAX_AFAR = 8 * 1024 * 1024
 """The same where executors are on other machines: they have more cores and connections than the driver."""
@@ -23,15 +23,15 @@ DIRECT_BYTES_MAX_AFAR = 8 * 1024 * 1024
 DIRECT_BYTES_MAX_COMPRESSED = 4 * 1024 * 1024
 """The same with a codec: the rows are larger than what they become, and tasks compress side by side."""
 
-PUMP_BYTES_MAX = 1024 * 1024
-"""Up to so many encoded bytes a second and a third stage cost more than sending from the driver."""
+DRIVER_SENDS_BYTES_MAX = 1024 * 1024
+"""Up to this many encoded bytes a second and a third stage cost more than sending from the driver."""
 
 TASKS_PER_SLOT = 2
-"""So many tasks read what is kept, or fewer: what is left when one is done early is small, too."""
+"""The most tasks per slot that read kept batches: small tasks leave little to wait for at the end."""
 
 
 class Mode(Enum):
-    """Who sends. AUTO decides for each micro-batch."""
+    """The sender. AUTO chooses one for each micro-batch."""
 
     AUTO = "auto"
     SHARED_PRODUCER = "shared-producer"
@@ -44,7 +44,7 @@ class ModeError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """What a micro-batch has read and written. None stands for what is not known."""
+    """The input and output of a micro-batch. None stands for unknown."""
 
     input_offsets: int | None
     records: int
@@ -53,10 +53,10 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """What is known of a micro-batch before it is computed.
+    """The expected size of a micro-batch.
 
-    `is_proportional` says that it writes about as much for each record it reads as the one before: nothing that it reads
-    stays in a state, to come out later and all at once.
+    `is_proportional` says that it writes about as much for each record as the one before: no record stays in a state and is
+    written later.
     """
 
     input_offsets: int | None
@@ -65,7 +65,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class SparkFacts:
-    """What decides whether a barrier stage can run: how many tasks fit at once, and whether that may change."""
+    """The conditions of a barrier stage: the number of tasks that fit at once, and whether it may change."""
 
     slots: int
     allocates_dynamically: bool
@@ -82,20 +82,21 @@ def parse_mode(text: str) -> Mode:
     try:
         return Mode(text)
     except ValueError:
-        _refuse(f"mode has to be one of {', '.join(mode.value for mode in Mode)}, not {text!r}")
+        names = ", ".join(mode.value for mode in Mode)
+        raise ModeError(f"mode has to be one of {names}, not {text!r}") from None
 
 
 def check_mode(mode: Mode, facts: SparkFacts) -> None:
-    """Raises ModeError when tasks are to send, and no barrier stage can run."""
+    """Raise ModeError where tasks are to send and no barrier stage can run."""
     if mode is Mode.SHARED_PRODUCER and facts.allocates_dynamically:
-        _refuse(
+        raise ModeError(
             'mode="shared-producer" needs a barrier stage, and Spark runs none with spark.dynamicAllocation.enabled; use '
             'mode="driver-pump" or "auto"'
         )
 
 
 def is_local(master: str | None) -> bool:
-    """Whether the tasks run in the driver's own process."""
+    """True if the tasks run in the driver's own process."""
     return master is not None and (master == "local" or master.startswith("local["))
 
 
@@ -106,11 +107,11 @@ def direct_bytes_max(master: str | None, *, is_compressed: bool) -> int:
 
 
 def is_direct(mode: Mode, expected: Expectation, before: Volume | None, bytes_max: int) -> bool:
-    """Whether the driver collects the rows themselves, because they are few or small.
+    """True if the driver collects the rows themselves, because they are few or small.
 
-    That has to be known before they are computed. Few they are when the input is small, and so was the output of the
-    micro-batch before: an aggregation may give many rows for few, but not all of a sudden. Small they are when the
-    micro-batch before says so, which has read at least half as much. None stands for what is not known.
+    This is decided before they are computed. The batch counts as small when its input is small and the output of the
+    micro-batch before was small: an aggregation may give many rows for few, but seldom from one micro-batch to the next. It
+    also counts as small when the micro-batch before read at least half as much and wrote little. None stands for unknown.
     """
     if mode is Mode.SHARED_PRODUCER or expected.input_offsets is None or before is None:
         return False
@@ -123,38 +124,34 @@ def is_direct(mode: Mode, expected: Expectation, before: Volume | None, bytes_ma
 
 
 def sender(mode: Mode, facts: SparkFacts, size_bytes: int) -> Mode:
-    """Who sends a micro-batch of so many encoded bytes: DRIVER_PUMP or SHARED_PRODUCER."""
+    """The sender of a micro-batch of this many encoded bytes: DRIVER_PUMP or SHARED_PRODUCER."""
     if mode is not Mode.AUTO:
         return mode
-    if facts.allocates_dynamically or facts.slots < 1 or size_bytes <= PUMP_BYTES_MAX:
+    if facts.allocates_dynamically or facts.slots < 1 or size_bytes <= DRIVER_SENDS_BYTES_MAX:
         return Mode.DRIVER_PUMP
     return Mode.SHARED_PRODUCER
 
 
-def lanes(
+def sender_tasks(
     sizes: Mapping[int, int], leaders: Mapping[TopicPartition, int], partitions: Sequence[TopicPartition], slots: int
 ) -> dict[int, int]:
-    """Which sending task each target goes to: at most `slots` tasks, about equal in bytes, few leaders each.
+    """Divide the targets among sender tasks: at most `slots` tasks, about equal in bytes, few leaders each.
 
-    A partition belongs to one task only, because sequences are counted per partition; first batches from several
-    connections to one leader refuse each other for a while, so a leader is better shared by few tasks.
+    A partition belongs to one task only, because sequences are counted per partition. First batches from several
+    connections to one leader refuse each other for a while, so few tasks should share a leader.
     """
     ordered = sorted(sizes, key=lambda target: (leaders.get(partitions[target], -1), target))
     width = max(1, min(slots, len(ordered)))
     total = sum(sizes.values()) or 1
     assigned: dict[int, int] = {}
     before = 0
-    lane = 0
+    task = 0
     for place, target in enumerate(ordered):
-        is_full = before * width // total > lane
-        # No lane stays empty: the targets that are left have to be enough for the lanes that are left.
-        is_needed_elsewhere = len(ordered) - place < width - lane
-        if place > 0 and lane < width - 1 and (is_full or is_needed_elsewhere):
-            lane += 1
-        assigned[target] = lane
+        is_full = before * width // total > task
+        # No task stays empty: the targets that are left have to be enough for the tasks that are left.
+        is_needed_elsewhere = len(ordered) - place < width - task
+        if place > 0 and task < width - 1 and (is_full or is_needed_elsewhere):
+            task += 1
+        assigned[target] = task
         before += sizes[target]
     return assigned
-
-
-def _refuse(message: str) -> NoReturn:
-    raise ModeError(message)

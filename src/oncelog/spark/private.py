@@ -1,4 +1,4 @@
-"""All that oncelog takes from Spark's private parts. Whatever breaks with another release of Spark breaks here.
+"""The only module that uses Spark's private parts. Another release of Spark may break it.
 
 Seen to hold for PySpark 4.0.5, 4.1.4, 4.2.1 and 4.3.0: `make compatibility` runs with each. Until 4.0 the classes of a query were
 in the package `execution.streaming`, since 4.1 in `execution.streaming.runtime`, so none is named by its package.
@@ -22,7 +22,7 @@ STATE_VALIDATION = "shouldValidateStateStoreCommit"
 
 
 def has_own_jvm(session: Any) -> bool:
-    """Whether a session is one in the driver's process. Those of Spark Connect are not."""
+    """True for a session in the driver's process. Sessions of Spark Connect are not."""
     return getattr(session, "_jsparkSession", None) is not None
 
 
@@ -36,7 +36,7 @@ def hadoop_configuration(session: Any) -> Any:
 
 
 def task_slots(context: Any) -> int:
-    """How many tasks fit into the executors that there are now."""
+    """The number of tasks that fit into the present executors."""
     java_context = context._jsc.sc()
     return int(java_context.maxNumConcurrentTasks(java_context.resourceProfileManager().defaultResourceProfile()))
 
@@ -123,13 +123,13 @@ class StreamExecution:
 
     @property
     def state_operators(self) -> int | None:
-        """How many operators keep state; None before the first micro-batch is over."""
+        """The number of operators that keep state; None before the first micro-batch is over."""
         progress = self._java.lastProgress()
         return None if progress is None else len(progress.stateOperators())
 
     @property
     def has_temporary_checkpoint(self) -> bool:
-        """Whether Spark removes the checkpoint at the end, as it does where the user named none."""
+        """True if Spark removes the checkpoint at the end, as it does where the user named none."""
         declaring = self._java.getClass()
         while TEMPORARY_CHECKPOINT not in {field.getName() for field in declaring.getDeclaredFields()}:
             declaring = declaring.getSuperclass()
@@ -141,17 +141,20 @@ class StreamExecution:
         """A setting of the query's session, which its checkpoint may have set."""
         return str(self._java.sparkSessionForStream().conf().get(name, default))
 
-    def sources(self) -> list[Any]:
+    def source_leaves(self) -> list[Any]:
         """The leaves of the query's plan that are sources."""
         leaves = items(self._java.logicalPlan().collectLeaves())
         return [leaf for leaf in leaves if kind(leaf) in (SCAN, OLD_SOURCE)]
 
     def scans(self) -> list[Any]:
-        """The sources in the plan of the micro-batch that is running: those that bring something new."""
+        """The sources in the plan of the running micro-batch: those with new data."""
         return [leaf for leaf in items(self._java.lastExecution().logical().collectLeaves()) if is_scan(leaf)]
 
     def advance_watermark(self) -> int:
-        """Take the event times of the micro-batch that was computed, and return the watermark after it, in ms."""
+        """Take the event times of the computed micro-batch, and return the watermark after it, in ms.
+
+        Spark does the same when foreachBatch returns, with the same result.
+        """
         tracker = self._java.watermarkTracker()
         tracker.updateWatermark(self._java.lastExecution().executedPlan())
         return int(tracker.currentWatermark())
@@ -170,8 +173,7 @@ def is_scan(leaf: Any) -> bool:
     return kind(leaf) == SCAN
 
 
-def running_execution(session: Any, query_id: str) -> StreamExecution | None:
-    """The query of that id, if it runs in this driver."""
+def running_execution(session: Any, query_id: str) -> Any:
+    """The Java object of a query that runs in this driver; None where none of that id does."""
     running = session._jsparkSession.sharedState().activeStreamingQueries()
-    found = running.get(jvm(session).java.util.UUID.fromString(query_id))
-    return None if found is None else StreamExecution(found)
+    return running.get(jvm(session).java.util.UUID.fromString(query_id))

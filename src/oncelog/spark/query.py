@@ -1,4 +1,8 @@
-"""What the sink asks Spark about the streaming query it runs in: who it is, what it reads, where its checkpoint is."""
+"""The streaming query that calls the sink: its id, its sources and its checkpoint.
+
+Nothing can be written exactly once over Spark Connect, which is refused before anything starts. The function of foreachBatch runs
+in a process of the server's there. It gets rows and a number, and sees neither the query's checkpoint nor its offsets, so it
+cannot tell a micro-batch from its repetition. The source works over it."""
 
 from __future__ import annotations
 
@@ -32,87 +36,63 @@ class Source:
     security: Security = PLAINTEXT
 
 
-class RunningQuery:
+class RunningQuery(StreamExecution):
     """One run of a streaming query, as seen from inside foreachBatch."""
 
-    def __init__(self, execution: StreamExecution, session: Any) -> None:
-        self._execution = execution
+    def __init__(self, java: Any, session: Any) -> None:
+        super().__init__(java)
         self._session = session
-        self.query_id = execution.query_id
-        self.run_id = execution.run_id
-        self.name = execution.name
         self._opened: CheckpointFiles | None = None
         self._is_stateless: bool | None = None
 
     @property
     def is_stateless(self) -> bool:
-        """Whether the query is known to keep no state. Its first micro-batch has to be over for that."""
+        """True if the query is known to keep no state: known once its first micro-batch is over."""
         if self._is_stateless is None:
-            operators = self._execution.state_operators
+            operators = self.state_operators
             if operators is None:
                 return False
             self._is_stateless = operators == 0
         return self._is_stateless
 
     @property
-    def trigger(self) -> str:
-        """ProcessingTimeTrigger, AvailableNowTrigger, ContinuousTrigger …"""
-        return self._execution.trigger
-
-    @property
     def tracks_progress_asynchronously(self) -> bool:
-        return "AsyncProgressTracking" in self._execution.kind
-
-    @property
-    def has_lasting_checkpoint(self) -> bool:
-        """Whether the user named a checkpoint; Spark makes a temporary one otherwise."""
-        return not self._execution.has_temporary_checkpoint
-
-    @property
-    def is_active(self) -> bool:
-        return self._execution.is_active
+        return "AsyncProgressTracking" in self.kind
 
     def offsets(self, batch_id: int) -> BatchOffsets:
-        """What the checkpoint says of a micro-batch. Raises CheckpointError."""
+        """The offsets of a micro-batch from the checkpoint. Raises CheckpointError."""
         return batch_offsets(self._files, batch_id)
 
     @property
     def _files(self) -> CheckpointFiles:
         if self._opened is None:
             configuration = private.hadoop_configuration(self._session)
-            self._opened = checkpoint_files(self._execution.checkpoint_root, private.jvm(self._session), configuration)
+            self._opened = checkpoint_files(self.checkpoint_root, private.jvm(self._session), configuration)
         return self._opened
 
     def sources(self) -> list[Source]:
         """The sources of the query, in the order of the checkpoint's lines.
 
-        They are taken from the query. The plan of a micro-batch has no source that brings nothing new.
+        They come from the query: the plan of a micro-batch leaves out sources without new data.
         """
-        return [_source(leaf) if is_scan(leaf) else Source(None) for leaf in self._execution.sources()]
+        return [_source(leaf) if is_scan(leaf) else Source(None) for leaf in self.source_leaves()]
 
     def starts(self) -> list[str | None]:
-        """Where each source starts in the micro-batch that is running; None where its plan does not say."""
-        running = self._execution.scans()
-        return [_start(leaf, running) if is_scan(leaf) else None for leaf in self._execution.sources()]
-
-    def advance_watermark(self) -> int:
-        """The event-time watermark after the micro-batch that is running, in ms, once all of it is computed.
-
-        Spark does the same when foreachBatch returns, and comes to the same.
-        """
-        return self._execution.advance_watermark()
+        """The start of each source in the running micro-batch; None where its plan does not say."""
+        running = self.scans()
+        return [_start(leaf, running) if is_scan(leaf) else None for leaf in self.source_leaves()]
 
     def keep_state(self, watermark_ms: int) -> None:
-        """Go on as if the micro-batch that is running had been computed: its state is in the checkpoint.
+        """Continue as if the running micro-batch had been computed: its state is in the checkpoint.
 
         Spark would otherwise complain that no task has written state.
         """
-        self._execution.set_watermark(watermark_ms)
-        self._execution.allow_unwritten_state()
+        self.set_watermark(watermark_ms)
+        self.allow_unwritten_state()
 
     def has_state_of(self, batch_id: int) -> bool:
-        """Whether the checkpoint has the state after a micro-batch, whole, under names that tell its version."""
-        names_tell = self._execution.setting(STATE_FORMAT, "1") == "1"
+        """True if the checkpoint has the whole state after a micro-batch, under names that tell its version."""
+        names_tell = self.setting(STATE_FORMAT, "1") == "1"
         return names_tell and has_state_of(self._files, batch_id)
 
 
@@ -138,7 +118,7 @@ def refuse(query: RunningQuery) -> None:
         raise QueryError(
             "asyncProgressTrackingEnabled is on: the offsets of a micro-batch may change when it is repeated. Turn it off"
         )
-    if not query.has_lasting_checkpoint:
+    if query.has_temporary_checkpoint:
         raise QueryError(
             "the query has no checkpoint, so after a restart nothing says what was read. "
             'Set .option("checkpointLocation", ...)'

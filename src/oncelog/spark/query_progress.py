@@ -1,7 +1,7 @@
-"""What a query's progress says of its sources, in the words of Spark's own Kafka source.
+"""A query's progress as Spark reports it, with the metrics of the source and the sink.
 
-Spark has no place in a progress report that a source in Python could fill, but for the offsets. So this is computed from
-them, wherever a report is: in a StreamingQueryListener, or `query.lastProgress`.
+A source in Python fills only the offsets of a progress report, so its metrics are computed from them, under the names of Spark's
+own Kafka source. Of foreachBatch Spark reports nothing: the numbers of rows are those of its input.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def source_metrics(progress: Any) -> list[dict[str, str]]:
 
 
 def source_description(source: Any) -> str:
-    """What one source of a report reads: "oncelog[Subscribe[a, b]]". The description of other sources is Spark's."""
+    """The topics of one source of a report: "oncelog[Subscribe[a, b]]". The description of other sources is Spark's."""
     topics = sorted({partition.topic for partition in _offsets(source["endOffset"])})
     return f"oncelog[Subscribe[{', '.join(topics)}]]" if topics else str(source["description"])
 

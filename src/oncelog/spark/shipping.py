@@ -1,4 +1,4 @@
-"""What the driver sends to executors, which may lack oncelog or a package that it needs."""
+"""Objects that the driver sends to executors, which may lack oncelog or a package that it needs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from typing import Any
 from pyspark import cloudpickle as untyped
 
 from oncelog.spark import unpacking
+from oncelog.spark.query import QueryError
 
 cloudpickle: Any = untyped
 cloudpickle.register_pickle_by_value(unpacking)
 
 CANNOT_LOAD = re.compile(r"^ImportError: (.* cannot load oncelog .*)$", re.MULTILINE)
-"""What `unpacking` says, in the text of an error of Spark's."""
+"""The message of `unpacking` in the text of one of Spark's errors."""
 
 
 class Shipped:
@@ -25,10 +26,7 @@ class Shipped:
 
 
 def refuse_executors(error: Exception) -> None:
-    """Raise QueryError if what Spark failed of is that executors cannot load oncelog."""
-    # The processes that only plan a read do without what this brings.
-    from oncelog.spark.query import QueryError
-
+    """Raise QueryError if Spark failed because executors cannot load oncelog."""
     said = CANNOT_LOAD.search(str(error))
     if said is not None:
         raise QueryError(said[1]) from None

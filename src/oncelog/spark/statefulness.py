@@ -1,7 +1,7 @@
-"""Whether what a function makes of its inputs can be computed from one micro-batch alone.
+"""The check that a function's result can be computed from one micro-batch alone.
 
-Where it cannot, a query has to remember something until the next micro-batch, and for that Spark needs a checkpoint. So
-what is known to need nothing is listed here, and not what needs something: an operator that is not known needs it.
+Where it cannot, a query has to remember something until the next micro-batch, and for that Spark needs a checkpoint. The
+operators that need nothing are listed here: any other operator counts as stateful.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class NeedsCheckpoint(QueryError):
 
 
 class Memory(Enum):
-    """What a function would have to remember from one micro-batch to the next."""
+    """The things a function would have to remember from one micro-batch to the next."""
 
     NOTHING = "nothing"
     OTHER_INPUT = "the records of one input, until those of another come that match"
@@ -76,12 +76,12 @@ class Memory(Enum):
 
 
 def stand_in(spark: SparkSession, *, include_headers: bool) -> DataFrame:
-    """An input without records, to see what a function makes of it."""
+    """An input without records, to which a function is applied."""
     return spark.createDataFrame([], row_schema(include_headers)).alias(INPUT)
 
 
 def memory_of(rows: DataFrame) -> Memory:
-    """What has to be remembered for a result that was made of stand-ins."""
+    """The memory that a result made of stand-ins needs."""
     walk = _Walk()
     walk.reads_input(analyzed_plan(rows))
     return walk.memory
@@ -90,7 +90,7 @@ def memory_of(rows: DataFrame) -> Memory:
 def check_needs_no_memory(
     spark: SparkSession, transform: Transform, input_count: int, targets: Sequence[str], *, include_headers: bool
 ) -> None:
-    """Look at what a function makes of inputs without records. Raises NeedsCheckpoint, or what `output_of` raises."""
+    """Apply a function to inputs without records. Raises NeedsCheckpoint, or what `output_of` raises."""
     inputs = [stand_in(spark, include_headers=include_headers) for _ in range(input_count)]
     memory = memory_of(output_of(transform, transform(*inputs), targets))
     if memory is Memory.OTHER_INPUT:
@@ -103,7 +103,7 @@ def check_needs_no_memory(
 
 @dataclass(slots=True)
 class _Walk:
-    """One look at a plan. What is below a static table is free; what is above an input has to be known."""
+    """One walk over a plan. Only operators above an input have to be known."""
 
     memory: Memory = Memory.NOTHING
     shared: dict[int, bool] = field(default_factory=dict)

@@ -23,7 +23,7 @@ from oncelog.spark.options.table import OptionError
 from oncelog.spark.plan import Expectation
 from oncelog.spark.query import refuse_connect
 from oncelog.spark.sink import fence
-from oncelog.spark.sink.delivery import DriverPump, collected
+from oncelog.spark.sink.delivery import CollectedBatches, DriverSender
 from oncelog.spark.sink.fence import FenceRecord
 from oncelog.spark.sink.kept_groups import StartedTopics
 from oncelog.spark.sink.settings import SinkSettings, sink_settings
@@ -37,16 +37,16 @@ from oncelog.wire import ErrorCode
 POLL_INTERVAL_MS = 20.0
 QUERY_ID = "stateless"
 RENEWAL_INTERVAL_MS = 60_000.0
-"""How long a pipeline without new records leaves its offsets alone.
+"""A pipeline without new records commits its offsets again after this time.
 
-A broker deletes them, and forgets the transactional id, so long after they were last committed, and a user need not be
-allowed to see for how long: 7 days by default, a minute at the least (offsets.retention.minutes).
+A broker deletes them, and forgets the transactional id, 7 days after the last commit by default and a minute at the least
+(offsets.retention.minutes). A user need not have the right to see that setting.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class InputSettings:
-    """What to read: the topics of each DataFrame. `starting`, EARLIEST or LATEST, is for the first start only.
+    """The input: the topics of each DataFrame. `starting`, EARLIEST or LATEST, is for the first start only.
 
     `offsets_max` is for each DataFrame; `options` are further ones of the source.
     """
@@ -63,7 +63,7 @@ class InputSettings:
 
 
 class TopicIds:
-    """The ids under which a group has read its topics. Offsets that were committed without them tell none."""
+    """The ids under which a group has read its topics. A committed offset means nothing in a topic that was made anew."""
 
     def __init__(self, group_id: str, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._group_id = group_id
@@ -170,7 +170,7 @@ class StatelessLoop:
             self._renew()
 
     def _renew(self) -> None:
-        """Commit the offsets again as they are, if they are a while old: brokers delete those of who commits none."""
+        """Commit the offsets again as they are, if they are a while old: brokers delete old ones."""
         if self._committed and _now_ms() - self._committed_ms >= RENEWAL_INTERVAL_MS:
             self._commit(self._committed)
 
@@ -211,7 +211,7 @@ class StatelessLoop:
         return report
 
     def _admitted(self, start: Offsets, latest: Offsets) -> Offsets:
-        """Where this batch ends."""
+        """The end of this batch."""
         if self._source.offsets_max is None:
             return latest
         end: Offsets = {}
@@ -235,7 +235,7 @@ class StatelessLoop:
         )
 
     def _partitions(self) -> list[TopicPartition]:
-        """What there is to read. Raises OptionError, and DataLossError where a topic is another one than before."""
+        """The partitions to read. Raises OptionError, and DataLossError where a topic was made anew."""
         partitions: list[TopicPartition] = []
         for name, topic in self._writer.client.metadata(self._source.all_topics).items():
             if topic.error is not ErrorCode.none:
@@ -249,10 +249,10 @@ class StatelessLoop:
         return self._writer.client.end_offsets(partitions, isolation_level=level, at_least=self._position)
 
     def _start_new_partitions(self, latest: Offsets) -> None:
-        """Commit where partitions start that were not read before.
+        """Commit the start of partitions that were not read before.
 
-        Only a first start may be at the end: records of a partition that comes later may be older than its first look.
-        That a topic is read is noted after that, and before anything is read: a start that failed is not taken for one that read.
+        Only a first start may be at the end: a partition that comes later may have records from before it was seen.
+        The topics are noted after that, and before anything is read: a start that failed does not count as one that read.
         """
         new = [item for item in latest if item not in self._position]
         if not new:
@@ -268,8 +268,8 @@ class StatelessLoop:
 
     def _commit(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit offsets in a transaction without records, as a micro-batch without rows does."""
-        nothing = collected([], (), DriverPump(), 0)
-        self._writer.send(nothing, (), self._next_batch_id, entries, lambda: True, _now_ms())
+        nothing = CollectedBatches([], (), DriverSender())
+        self._writer.send(nothing, self._next_batch_id, entries, lambda: True, _now_ms())
         self._note(entries)
 
     def _note(self, entries: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
@@ -277,7 +277,7 @@ class StatelessLoop:
         self._committed, self._committed_ms = {**self._committed, **entries}, _now_ms()
 
     def _entries(self, batch_id: int, end: Offsets) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit next."""
+        """The offsets to commit next."""
         record = FenceRecord(QUERY_ID, batch_id, digest([to_json(end)]), self._sequence)
         self._sequence += 1
         return fence.fence_metadata(record, end, topic_ids=self._topic_ids.known())

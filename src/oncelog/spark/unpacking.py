@@ -1,4 +1,4 @@
-"""What an executor does first with an object of oncelog. This module travels with it: the executor may not have it."""
+"""Unpacks an object of oncelog on an executor. This module travels with the object: the executor may not have oncelog."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saying in the log that something is waited for. Nobody should look at a program that is silent for a minute."""
+"""Warnings in the log while a broker does not answer, so that no program is silent for a minute."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from oncelog.client.errors import RetriesExhausted
 logger = logging.getLogger("oncelog.spark")
 
 FIRST_MS = 1000
-"""A broker that is well answers long before."""
+"""A healthy broker answers long before."""
 INTERVAL_MS = 5000
 LOOK_MS = 200
 
 
 class WaitLog:
-    """Logs a line when something has not come for a second after `begin`, and then every five seconds, until `end`.
+    """Logs a line when an answer is missing for a second after `begin`, and then every five seconds, until `end`.
 
     The line is `what`, as "no answer from localhost:9092", then the time, then `ending`. For one thread, as a context; it
     may begin and end as often as it likes, and `begin` may name something else.
@@ -68,7 +68,7 @@ class WaitLog:
 
 @contextmanager
 def answered(servers: str, what: str, limit_ms: float, setting: str) -> Iterator[None]:
-    """Say in the log that a cluster does not answer, and in the error how long it was waited for and which setting says so."""
+    """Warn in the log while a cluster does not answer, and name in the error the time and its setting."""
     limit = f"{limit_ms / 1000:.0f} s ({setting})"
     with WaitLog(f"no answer from {servers} about {what}", f"; giving up after {limit}") as wait:
         wait.begin()

@@ -1,4 +1,4 @@
-"""What a test imports: a real broker, a real cluster, and a proxy that breaks connections where the test says."""
+"""For tests of users: a real broker, a real cluster, and a proxy that breaks connections where the test says."""
 
 from oncelog.server.member_process import MemberError
 from oncelog.testing.local_broker import RunningBroker, broker

@@ -14,7 +14,7 @@ from oncelog.server.node import Broker
 
 @dataclass(frozen=True, slots=True)
 class RunningBroker:
-    """What a client needs to know of a broker that runs."""
+    """The address of a running broker."""
 
     bootstrap_servers: str
 
@@ -64,7 +64,7 @@ class _BrokerThread:
         """Raises what stopped the broker before its time."""
         with suppress(RuntimeError):  # The loop is closed: it has ended by itself.
             self._loop.call_soon_threadsafe(self._stop.set)
-        # It is not where the thread is that of the process which this one was forked from.
+        # In a forked process the thread is not alive.
         if self._thread.is_alive():
             self._wait_for_the_end()
         if self._stop_error is not None:

@@ -18,11 +18,11 @@ QUICK = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
 }
-"""So that a test does not wait for what an operator would not notice."""
+"""Timeouts that suit a test."""
 
 
 class ClusterBroker:
-    """One broker of the cluster. Its address and its data stay what they are, whatever is done to its process."""
+    """One broker of the cluster. Its address and its data stay the same, whatever happens to its process."""
 
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
@@ -64,7 +64,7 @@ class ClusterBroker:
 
 @dataclass(frozen=True, slots=True)
 class RunningCluster:
-    """What a test needs of a cluster that runs: `brokers` by their ids, which count from 1."""
+    """A running cluster: its addresses, and its `brokers` by their ids, which count from 1."""
 
     bootstrap_servers: str
     zookeeper_connect: str
@@ -90,7 +90,7 @@ def cluster(brokers: int = 3, *, data_dir: str | None = None, **settings: str | 
             members = {number: ClusterBroker(broker) for number, broker in running.brokers.items()}
             yield RunningCluster(running.bootstrap_servers, running.zookeeper_connect, members)
         finally:
-            # A test that wants a clean stop asks for it; none waits for what nobody looks at.
+            # A test that needs a clean stop asks for it.
             running.kill()
 
 

@@ -62,21 +62,21 @@ Address = tuple[str, int]
 
 
 class Point(Enum):
-    """Where on its way a frame is when a rule looks at it: the proxy has all of it, the other side nothing."""
+    """The direction of a frame. The proxy has all of it, and the other side nothing, when a rule sees it."""
 
     REQUEST = auto()
     ANSWER = auto()
 
 
 class Then(Enum):
-    """What becomes of the frame and of its connection once a rule has fired."""
+    """The outcome for the frame and its connection once a rule has fired."""
 
     FORWARD = auto()
-    """It goes on, as if nothing had been."""
+    """It is forwarded as without a rule."""
     CUT = auto()
     """It is lost, and its connection with it: a request never reaches the broker, an answer never the client."""
     FORWARD_AND_CUT = auto()
-    """A request reaches the broker, and the client loses the connection without waiting for what comes of it."""
+    """A request reaches the broker, and the client loses the connection before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,8 @@ class Rule:
 class Proxy:
     """Listens on a port of its own for each broker, and passes everything on to it. Threads do the work; `close` ends them.
 
-    `bootstrap_servers` has to name every broker there is. Without `listen` it takes free ports of the brokers' own hosts, for
-    clients are told its ports and the brokers' hosts. With a port in `listen` it takes that and the ones after it.
+    `bootstrap_servers` has to name every broker. Without `listen` it takes free ports on the brokers' own hosts, because clients
+    get its ports with the brokers' hosts. With a port in `listen` it takes that port and the ports after it.
     """
 
     def __init__(self, bootstrap_servers: str, listen: str | None = None) -> None:
@@ -188,7 +188,7 @@ class Proxy:
         self.close()
 
     def passing(self, frame: Frame) -> Then:
-        """Count the frame, run the rule that fires at it, and say what becomes of it."""
+        """Count the frame, run the rule that fires at it, and return its outcome."""
         with self._lock:
             self.counts[frame.point, frame.api_key] += 1
             rule = self._firing(frame)
@@ -297,7 +297,7 @@ class _Link:
                 return
 
     def _answers(self) -> None:
-        """Until the broker closes. What was asked for a client that is cut off is awaited and thrown away."""
+        """Forward answers until the broker closes. Answers for a client that was cut off are awaited and dropped."""
         while (payload := _receive(self._broker)) is not None:
             frame = self._answer(payload)
             then = self._proxy.passing(frame)

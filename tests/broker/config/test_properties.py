@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import java_programs
-from oncelog.broker.config.java_properties import parse_properties
-from oncelog.broker.config.properties import read_configuration
+from oncelog.broker.config.properties import parse_properties, read_configuration
 from oncelog.broker.config.setting import SettingError
 
 

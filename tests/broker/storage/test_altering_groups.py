@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from harness.broker_in_memory import BrokerInMemory, SteppedDisk
 from harness.manual_clock import ManualClock
-from oncelog.broker.config.group_settings import GROUP_SETTINGS
+from oncelog.broker.config.group_configuration import GROUP_SETTINGS
 from tests.broker.storage.test_altering import (
     APPEND,
     DEFAULT,

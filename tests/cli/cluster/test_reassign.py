@@ -10,7 +10,7 @@ import pytest
 from oncelog.client import AsyncClient, BrokerRefused, Client, TopicPartition
 from oncelog.testing import cluster
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ def test_where_everybody_may_write_no_topic_is_named(log):
 
 
 @pytest.mark.jvm
+@pytest.mark.drawn(3)
 def test_a_topic_that_may_be_seen_but_not_written_is_named(new_kafka):
     node = new_kafka(**AUTHORIZER)
     closed, free = unique("closed"), unique("free")

@@ -17,13 +17,13 @@ from harness.oncelog_cluster import OncelogCluster
 from harness.waiting import until
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 QUIET = {"auto.leader.rebalance.enable": "false"}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    cluster = OncelogCluster(tmp_path_factory.mktemp("cluster"), **QUIET)
+def cluster(tmp_path_factory, new_chroot):
+    cluster = OncelogCluster(tmp_path_factory.mktemp("cluster"), zookeeper_connect=new_chroot(), **QUIET)
     cluster.start()
     yield cluster
     cluster.kill()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from harness.oncelog_cluster import OncelogMember
 from harness.waiting import until
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 OURS, KAFKAS, OURS_TOO = range(3)
 ALL = (OURS, KAFKAS, OURS_TOO)
 RECORDS = 3_000
@@ -32,10 +32,18 @@ def directories(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, directories: dict[int, list[str]]) -> Iterator[Cluster]:
+def cluster(
+    tmp_path_factory: pytest.TempPathFactory, directories: dict[int, list[str]], new_chroot: Callable[[], str]
+) -> Iterator[Cluster]:
     own = {number: {"log.dirs": ",".join(paths)} for number, paths in directories.items()}
     kinds = (OncelogMember, ZooKeeperKafkaBroker, OncelogMember)
-    cluster = Cluster(tmp_path_factory.mktemp("cluster"), kinds, own=own, log_segment_bytes="1048576")
+    cluster = Cluster(
+        tmp_path_factory.mktemp("cluster"),
+        kinds,
+        own=own,
+        zookeeper_connect=new_chroot(),
+        log_segment_bytes="1048576",
+    )
     cluster.start()
     yield cluster
     cluster.kill()

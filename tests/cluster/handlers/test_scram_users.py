@@ -16,7 +16,7 @@ from harness.kafka_tools import KafkaTools, ToolProcess
 from harness.names import unique
 from harness.wire import Connection
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 SHA_256, SHA_512 = 1, 2
 SALT = b"salt"
 DONE = ("none", "")

@@ -19,7 +19,7 @@ NOT_CLEANED = {"log.cleaner.enable": "false"}
 
 
 @pytest.fixture
-def led_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
+def led_cluster(tmp_path: Path, new_chroot: Callable[[], str]) -> Iterator[Callable[..., Cluster]]:
     """led_cluster("kafka", "oncelog", "oncelog", controller=1): brokers 0, 1 and 2, of which 1 is the controller.
 
     `between` says how they speak to each other, if not in plain text.
@@ -27,10 +27,10 @@ def led_cluster(tmp_path: Path) -> Iterator[Callable[..., Cluster]]:
     made: list[Cluster] = []
 
     def make(*kinds: str, controller: int = 0, between: BetweenBrokers | None = None, **settings: str) -> Cluster:
-        cluster = Cluster(tmp_path / f"cluster-{len(made)}", [KINDS[kind] for kind in kinds], **NOT_CLEANED, **settings)
+        directory = tmp_path / f"cluster-{len(made)}"
+        members = [KINDS[kind] for kind in kinds]
+        cluster = Cluster(directory, members, zookeeper_connect=new_chroot(), **NOT_CLEANED, **settings)
         made.append(cluster)
-        assert cluster.zookeeper is not None
-        cluster.zookeeper.start()
         if between is not None:
             between.secure(cluster)
         cluster.brokers[controller].start()

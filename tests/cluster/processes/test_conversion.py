@@ -19,7 +19,7 @@ from oncelog.client import TopicPartition as Place
 from tests.cluster.processes.load import TransactionalProducer, read_all
 from tests.cluster.processes.replicas import partitions, wait_until_equal, wait_until_in_sync
 
-pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm]
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.jvm, pytest.mark.drawn(3)]
 
 TOPIC, GROUP = "ledger", "readers"
 PARTITIONS = 3

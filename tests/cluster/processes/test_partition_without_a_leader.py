@@ -17,7 +17,7 @@ from oncelog.client import (
 )
 from tests.cluster.processes.trial import TRANSACTIONS, coordinator_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.chaos]
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.drawn(3)]
 
 ID = "ledger"
 TOPIC = "alone"

@@ -23,7 +23,7 @@ from oncelog.testing import RunningCluster, cluster
 from oncelog.wire import ErrorCode, message_class, message_module
 from tests.cluster.processes.replicas import wait_until_in_sync
 
-pytestmark = [pytest.mark.slow, pytest.mark.jvm]
+pytestmark = [pytest.mark.slow, pytest.mark.jvm, pytest.mark.drawn(3, together=True)]
 
 TOPIC = "payments"
 FAR_AHEAD = 2**30

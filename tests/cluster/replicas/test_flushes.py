@@ -11,7 +11,7 @@ from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.cluster.replicas.replicas import Told
 from oncelog.cluster.zookeeper.znodes import paths
 from oncelog.coordination import Parked, start
-from oncelog.replication import LeaderAndIsrTold
+from oncelog.replication import LeaderAndIsrState
 from oncelog.replication.follower import HELD_BACK_MS
 from oncelog.wire import ErrorCode
 from tests.cluster.held_disk import HeldDisk
@@ -119,7 +119,7 @@ def test_end_is_named_when_it_is_durable_also_by_who_follows_anew_before_anythin
 def order_again(flushed: Flushed, broker: int) -> Parked[list[ErrorCode]]:
     """The same leader, under the next epoch."""
     led, both = flushed.led(flushed.slow), (flushed.leader, flushed.follower)
-    state = LeaderAndIsrTold(flushed.leader, 1, both, 100, 1, both)
+    state = LeaderAndIsrState(flushed.leader, 1, both, 100, 1, both)
     membership = flushed.cluster.core(broker).metadata.membership
     assert membership is not None
     return start(membership.replicas.become([Told(TOPIC, led.topic_id, flushed.slow, state)], {}))

@@ -12,7 +12,7 @@ from harness.cleaned_logs import records_of
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.memory_disk import MemoryDisk
 from oncelog.log import LogConfig, PartitionLog, open_log
-from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition
+from oncelog.log.inspection.findings import AtStart, Finding, KnownOfPartition, Severity
 from oncelog.log.inspection.partition import PartitionFacts, inspect_partition
 from oncelog.log.inspection.planning import PartitionPlan, plan_partition
 from oncelog.log.inspection.rebuilding import Aside, repair_partition
@@ -197,6 +197,22 @@ def test_field_that_no_checksum_covers_gets_back_what_it_had(closed, field):
         check_served(closed, disk, plan)
 
 
+def test_batch_with_another_offset_and_another_epoch_gets_back_both(closed):
+    for path, position, _ in batches_in(closed):
+        data = flipped(closed.files[path], position + FIELDS["base offset"])
+        disk = on_disk(closed, {path: flipped(data, position + FIELDS["leader epoch"])})
+        plan, _ = repaired(disk, closed.known())
+        assert plan.losses == []
+        assert disk.read_file(path) == closed.files[path]
+
+
+def test_index_of_aborted_transactions_that_is_wrong_is_noticed_by_a_start_that_has_its_checkpoint(closed):
+    path = next(path for path in closed.files if path.endswith(".txnindex"))
+    for has_own_checkpoint, at_start in ((True, AtStart.REBUILDS), (False, AtStart.IGNORES)):
+        _, found = inspected(on_disk(closed, {path: None}), closed.known(has_own_checkpoint=has_own_checkpoint))
+        assert [(one.path, one.at_start, one.severity) for one in found] == [(path, at_start, Severity.DAMAGE)]
+
+
 def test_batch_that_is_lost_is_all_that_is_lost_and_its_marker_is_written_again(closed):
     for path, position, header in batches_in(closed):
         disk = on_disk(closed, {path: flipped(closed.files[path], position + BODY_AT)})
@@ -234,7 +250,9 @@ def test_first_segment_that_is_missing_is_a_later_beginning(closed):
     assert (second, what, 0) in [(one.path, one.what, one.offset) for one in found]
     _, found = inspected(disk, replace(closed.known(), log_start_offset=15))
     assert {one.path for one in found} == {first}
-    assert {one.at_start for one in found} == {AtStart.REMOVES}
+    assert {(one.at_start, one.severity) for one in found} == {(AtStart.REMOVES, Severity.DAMAGE)}
+    _, found = inspected(disk, replace(closed.known(), log_start_offset=15, was_clean=False))
+    assert {one.severity for one in found} == {Severity.PENDING}
 
 
 def test_end_that_is_missing_keeps_its_offsets(closed):
@@ -286,6 +304,10 @@ def test_end_that_nobody_vouched_for_is_cut_off_as_a_start_would(closed):
         leader_epoch_max=EPOCH_MAX,
         has_own_checkpoint=True,
     )
+    before = closed.log_paths[0]
+    disk = on_disk(closed, {before: flipped(closed.files[before], BODY_AT)})
+    severities = {(one.at_start, one.severity) for one in inspected(disk, known)[1] if one.path == before}
+    assert severities == {(AtStart.OFFLINE, Severity.DAMAGE)}, "it was durable"
     positions = [position for position, _ in batches(closed.files[path])]
     disk = on_disk(closed, {path: flipped(closed.files[path], positions[2] + BODY_AT)})
     facts, found = inspected(disk, known)

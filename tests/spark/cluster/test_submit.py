@@ -19,7 +19,7 @@ from tests.spark import topics
 from tests.spark.cluster import submitted
 from tests.spark.cluster.standalone import HOME, IS_WHOLE, SEED, SMALL, StandaloneCluster, spark_environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.drawn(16)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.drawn(16, together=True)]
 
 COUNT = 400
 MODES = ("shared-producer", "driver-pump")

@@ -16,8 +16,8 @@ from oncelog.spark.options.rows import SINK_ROWS
 from oncelog.spark.options.sink_options import _ARGUMENTS, ROWS, Use, _warn_once, sink_arguments, with_options
 from oncelog.spark.options.table import OptionError, Scope, Treatment, find
 from oncelog.spark.sink.batch_write import TRANSACTION_TIMEOUT_MS, write_settings
+from oncelog.spark.sink.format_writers import stream_settings
 from oncelog.spark.sink.settings import sink_settings
-from oncelog.spark.sink.stream_commit import stream_settings
 from oncelog.spark.sink.writable import Policy
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:9092"}

@@ -14,15 +14,15 @@ from tests.spark import topics
 
 PROGRAM = """
 import gc
-from oncelog.spark.session.python_worker import settled
+from oncelog.spark.session.python_worker import frozen_after
 
-assert list(settled(iter([1, 2]), "read")) == [1, 2]
+assert list(frozen_after(iter([1, 2]), "read")) == [1, 2]
 print(gc.get_freeze_count() > 1000)
 frozen = gc.get_freeze_count()
 kept = [[number] for number in range(1000)]
-list(settled(iter([]), "read"))
+list(frozen_after(iter([]), "read"))
 print(gc.get_freeze_count() - frozen < 1000)
-list(settled(iter([]), "encode"))
+list(frozen_after(iter([]), "encode"))
 print(gc.get_freeze_count() - frozen >= 1000)
 """
 

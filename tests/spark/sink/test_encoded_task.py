@@ -12,7 +12,7 @@ from oncelog.client import TopicPartition
 from oncelog.records import Codec, decode_batch
 from oncelog.spark.options.table import OptionError
 from oncelog.spark.query import QueryError
-from oncelog.spark.sink.delivery import DriverPump
+from oncelog.spark.sink.delivery import DriverSender
 from oncelog.spark.sink.encoded_task import (
     EncodingJob,
     MicroBatch,
@@ -23,8 +23,7 @@ from oncelog.spark.sink.encoded_task import (
     staging_root,
 )
 from oncelog.spark.sink.encoding import RowEncoder, Targets
-from oncelog.spark.sink.format_writers import StreamWriter
-from oncelog.spark.sink.stream_commit import stream_settings
+from oncelog.spark.sink.format_writers import StreamWriter, stream_settings
 from oncelog.spark.sink.writable import Limits, Policy, RowError
 
 TARGETS = Targets(tuple(TopicPartition("out", number) for number in range(4)))
@@ -44,7 +43,7 @@ def rows(*values):
     return iter([pa.RecordBatch.from_pydict({"key": [value[:1] for value in values], "value": list(values)})])
 
 
-class Pump(DriverPump):
+class Pump(DriverSender):
     """Keeps what would be sent."""
 
     def send(self, batches, partitions, producing):

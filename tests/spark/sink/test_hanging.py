@@ -17,9 +17,9 @@ from harness.rewriting_proxy import RewritingProxy
 from harness.shared_producer import TV1, Cluster, Driver
 from oncelog.client import Client, IsolationLevel, OffsetAndMetadata, TopicPartition
 from oncelog.spark import HangingTransaction, write_exactly_once
-from oncelog.spark.plan import Expectation, Mode
-from oncelog.spark.sink.delivery import BatchDeliveryFailed, Count
-from oncelog.spark.sink.hanging import SettledPartitions, stable_offsets
+from oncelog.spark.plan import Expectation
+from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, Count
+from oncelog.spark.sink.hanging import CheckedPartitions, stable_offsets
 from oncelog.spark.sink.settings import sink_settings
 from oncelog.spark.sink.writer import Writer
 from oncelog.testing.proxy import ApiKey
@@ -100,22 +100,16 @@ def test_end_that_is_missing_in_a_topic_that_a_column_names_is_said_before_it_is
     assert sorted(ends.values()) == [0, 1]
 
 
-class Sent:
+class Sent(BatchDelivery):
     """A micro-batch for one partition, sent as a test says."""
 
-    mode = Mode.DRIVER_PUMP
-    unwritable = 0
-
-    def __init__(self, send=lambda: None):
-        self.counts = {0: Count(1, 1, 1, 1)}
+    def __init__(self, topic, send=lambda: None):
+        super().__init__({0: Count(1, 1, 1, 1)}, 0, (TopicPartition(topic, 0),))
         self._send = send
 
     def send(self, producing):
         self._send()
         return self.counts
-
-    def close(self):
-        pass
 
 
 def as_the_sink(driver, writer):
@@ -142,7 +136,7 @@ def test_transaction_that_hangs_since_an_aborted_attempt_is_found_before_the_nex
         return True
 
     with pytest.raises(HangingTransaction, match=f"is still open in {topic}-0, from offset 1 on"):
-        writer.send(Sent(fail_at_first), (TopicPartition(topic, 0),), 0, {}, leave_a_late_batch, 0)
+        writer.send(Sent(topic, fail_at_first), 0, {}, leave_a_late_batch, 0)
     assert len(attempts) == 1
     assert unverified.values(topic) == []
 
@@ -194,7 +188,7 @@ def test_transaction_that_hangs_is_found_where_a_leader_has_changed_since(unveri
             # As encoding a micro-batch does.
             writer.client.metadata()
             entries = {TopicPartition(source, 0): OffsetAndMetadata(7)}
-            writer.send(Sent(), (TopicPartition(topic, 0),), 0, entries, lambda: True, 0)
+            writer.send(Sent(topic), 0, entries, lambda: True, 0)
 
         write()
         write()
@@ -233,7 +227,7 @@ def test_nothing_is_asked_of_partitions_while_their_leaders_stay(log, writer_of,
 
     def write(batch_id):
         entries = {TopicPartition(source, 0): OffsetAndMetadata(batch_id)}
-        writer.send(Sent(), (TopicPartition(topic, 0),), batch_id, entries, lambda: True, 0)
+        writer.send(Sent(topic), batch_id, entries, lambda: True, 0)
 
     # A new cluster has just made the topic of the offsets.
     write(0)
@@ -273,43 +267,43 @@ def client(oncelog_broker):
         yield client
 
 
-def settled_in(client: Client, partition: TopicPartition) -> SettledPartitions:
+def checked_in(client: Client, partition: TopicPartition) -> CheckedPartitions:
     """Of a transactional id of its own, after a look at one partition and at the group."""
-    name = unique("settled")
-    settled = SettledPartitions(client, name, name)
+    name = unique("checked")
+    checked = CheckedPartitions(client, name, name)
     client.metadata([partition.topic])
-    assert not settled.are_known([partition], with_offsets=True)
-    settled.committed([])
-    client.metadata([*settled.topics, partition.topic])
-    settled.look([partition], [])
-    assert settled.are_known([partition], with_offsets=True)
-    assert settled.are_known([partition], with_offsets=False)
-    return settled
+    assert not checked.are_known([partition], with_offsets=True)
+    checked.committed([])
+    client.metadata([*checked.topics, partition.topic])
+    checked.check_all([partition], [])
+    assert checked.are_known([partition], with_offsets=True)
+    assert checked.are_known([partition], with_offsets=False)
+    return checked
 
 
 def test_partition_that_was_not_looked_at_is_not_known(cluster, client):
     first, other = (TopicPartition(cluster.create_topic(1), 0) for _ in range(2))
-    settled = settled_in(client, first)
-    client.metadata([*settled.topics, first.topic, other.topic])
-    assert not settled.are_known([first, other], with_offsets=False)
-    settled.check([other])
-    assert settled.are_known([first, other], with_offsets=False)
+    checked = checked_in(client, first)
+    client.metadata([*checked.topics, first.topic, other.topic])
+    assert not checked.are_known([first, other], with_offsets=False)
+    checked.check([other])
+    assert checked.are_known([first, other], with_offsets=False)
 
 
 def test_after_an_abort_everything_is_looked_at_again(cluster, client):
     """An aborted transaction may have left records behind that arrive late."""
     partition = TopicPartition(cluster.create_topic(1), 0)
-    settled = settled_in(client, partition)
-    settled.forget()
-    assert not settled.are_known([partition], with_offsets=True)
-    assert not settled.are_known([partition], with_offsets=False)
+    checked = checked_in(client, partition)
+    checked.forget()
+    assert not checked.are_known([partition], with_offsets=True)
+    assert not checked.are_known([partition], with_offsets=False)
 
 
 def test_group_is_not_known_before_its_offsets_were_read(cluster, client):
     partition = TopicPartition(cluster.create_topic(1), 0)
-    name = unique("settled")
-    settled = SettledPartitions(client, name, name)
+    name = unique("checked")
+    checked = CheckedPartitions(client, name, name)
     client.metadata([partition.topic])
-    settled.check([partition])
-    assert settled.are_known([partition], with_offsets=False)
-    assert not settled.are_known([partition], with_offsets=True)
+    checked.check([partition])
+    assert checked.are_known([partition], with_offsets=False)
+    assert not checked.are_known([partition], with_offsets=True)

@@ -9,14 +9,14 @@ import pytest
 from harness.names import unique
 from harness.waiting import until
 from oncelog.client import Client, NewTopic, OffsetAndMetadata, TopicPartition, TransactionalIdExpired
-from oncelog.spark.sink.delivery import DriverPump, collected
+from oncelog.spark.sink.delivery import CollectedBatches, DriverSender
 from oncelog.spark.sink.fence import FenceError
 from oncelog.spark.sink.settings import sink_settings
-from oncelog.spark.sink.transaction import SinkTransactions, has_gone_on
+from oncelog.spark.sink.transaction import SinkTransactions, has_changed
 from oncelog.testing.proxy import Proxy
 from tests.spark.strikes import OlderCluster
 
-NO_ROWS = collected([], (), DriverPump(), 0)
+NO_ROWS = CollectedBatches([], (), DriverSender())
 """Of such a micro-batch only the offsets are committed."""
 
 FORGETFUL = {
@@ -49,9 +49,7 @@ def test_micro_batch_that_was_committed_and_not_seen_is_not_written_again(log, c
     with closing(SinkTransactions(settings, client)) as transactions:
 
         def commit(batch_id: int) -> None:
-            transactions.commit(
-                NO_ROWS, (), {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True
-            )
+            transactions.commit(NO_ROWS, {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True)
 
         commit(9)
         seen_by_a_coordinator_that_leads_no_more = client.committed_offsets(name)
@@ -80,9 +78,7 @@ def test_driver_that_was_forgotten_twice_does_not_go_on_from_what_it_knew(new_on
         client.create_topics([NewTopic(place.topic, 1, 1)])
 
         def commit(transactions: SinkTransactions, batch_id: int) -> None:
-            transactions.commit(
-                NO_ROWS, (), {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True
-            )
+            transactions.commit(NO_ROWS, {place: OffsetAndMetadata(batch_id, f"micro-batch {batch_id}")}, lambda: True)
 
         def is_forgotten() -> bool:
             return name not in {found.transactional_id for found in client.list_transactions()}
@@ -102,10 +98,10 @@ A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b",
 
 
 @pytest.mark.parametrize("odd", [A0, A1, B0], ids=str)
-def test_group_has_gone_on_when_one_of_several_partitions_has(odd):
+def test_group_has_changed_when_one_of_several_partitions_has(odd):
     read = {partition: OffsetAndMetadata(5, "fence") for partition in (A0, A1, B0)}
-    assert not has_gone_on(read, dict(read))
-    assert not has_gone_on(read, {odd: read[odd]}), "of the others nothing was committed now"
-    assert has_gone_on(read, read | {odd: OffsetAndMetadata(6, "fence")})
-    assert has_gone_on(read, read | {odd: OffsetAndMetadata(5, "another fence")})
-    assert has_gone_on({partition: entry for partition, entry in read.items() if partition != odd}, read)
+    assert not has_changed(read, dict(read))
+    assert not has_changed(read, {odd: read[odd]}), "of the others nothing was committed now"
+    assert has_changed(read, read | {odd: OffsetAndMetadata(6, "fence")})
+    assert has_changed(read, read | {odd: OffsetAndMetadata(5, "another fence")})
+    assert has_changed({partition: entry for partition, entry in read.items() if partition != odd}, read)

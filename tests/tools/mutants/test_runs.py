@@ -62,7 +62,7 @@ def pytest_runtest_setup():
 """
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.drawn(12)]
+pytestmark = [pytest.mark.slow, pytest.mark.drawn(12, together=True)]
 
 
 @pytest.fixture(scope="module")

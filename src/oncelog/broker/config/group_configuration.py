@@ -4,13 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from oncelog.broker.config.configuration import Settings, SettingSource, Synonym, parse_settings
-from oncelog.broker.config.consumer_group_limits import bounds, check_times, common_times, consumer_limits
 from oncelog.broker.config.consumer_group_settings import HEARTBEAT, INTERVAL, SESSION, TIMES
-from oncelog.broker.config.group_settings import BROKER_NAME_OF_GROUP_SETTING, GROUP_SETTINGS, OWN
-from oncelog.broker.config.setting import SettingError, Value
-from oncelog.groups import ConsumerLimits
+from oncelog.broker.config.inert_settings import INERT_GROUP_SETTINGS
+from oncelog.broker.config.setting import Setting, SettingError, Value, items_of
+from oncelog.broker.config.settings import BROKER_SETTINGS
+from oncelog.groups import ConsumerLimits, MigrationPolicy
+
+OWN = "consumer."
+
+GROUP_SETTINGS: Mapping[str, Setting] = MappingProxyType(
+    {
+        setting.name: setting
+        for setting in (
+            *(
+                BROKER_SETTINGS[f"group.consumer.{what}"]._replace(name=f"{OWN}{what}", is_dynamic=True)
+                for what in TIMES
+            ),
+            *INERT_GROUP_SETTINGS,
+        )
+    }
+)
+BROKER_NAME_OF_GROUP_SETTING: Mapping[str, str] = MappingProxyType(
+    {name: f"group.{name}" for name in GROUP_SETTINGS if f"group.{name}" in BROKER_SETTINGS}
+)
+"""Where the value comes from for a group that has none of its own."""
+
 
 logger = logging.getLogger("oncelog.broker")
 
@@ -93,3 +114,49 @@ def _parsed(configs: Mapping[str, str]) -> dict[str, Value]:
 
 def _times(own: Mapping[str, Value]) -> dict[str, int]:
     return {what: int(own[f"{OWN}{what}"]) for what in TIMES if f"{OWN}{what}" in own}
+
+
+COMMON = "group.consumer."
+
+
+def consumer_limits(settings: Settings) -> ConsumerLimits:
+    """Raises SettingError for values that do not go together."""
+    times = common_times(settings)
+    check_times(settings, times, COMMON)
+    return ConsumerLimits(
+        session_timeout_ms=times[SESSION],
+        heartbeat_interval_ms=times[HEARTBEAT],
+        size_max=settings.number("group.consumer.max.size"),
+        assignors=tuple(items_of(settings.text("group.consumer.assignors"))),
+        assignment_interval_ms=times[INTERVAL],
+        migration=MigrationPolicy(settings.text("group.consumer.migration.policy")),
+    )
+
+
+def common_times(settings: Settings) -> dict[str, int]:
+    """The times of a group that has none of its own."""
+    return {what: settings.number(f"{COMMON}{what}") for what in TIMES}
+
+
+def check_times(settings: Settings, times: Mapping[str, int], prefix: str) -> None:
+    """Raises SettingError for the first that is out of bounds, and for two that do not go together."""
+    for what in TIMES:
+        (lowest, least), (highest, most) = bounds(settings, what)
+        if times[what] < least:
+            raise SettingError(f"{prefix}{what} must be greater than or equal to {lowest}, which is {least}")
+        if times[what] > most:
+            raise SettingError(f"{prefix}{what} must be less than or equal to {highest}, which is {most}")
+    if times[HEARTBEAT] >= times[SESSION]:
+        raise SettingError(
+            f"{prefix}{HEARTBEAT}={times[HEARTBEAT]} is not allowed: it is less than {prefix}{SESSION}={times[SESSION]}"
+        )
+
+
+def bounds(settings: Settings, what: str) -> tuple[tuple[str, int], tuple[str, int]]:
+    """The least and the most that a time may be, with the names of the settings that say so."""
+    lowest, highest = f"{COMMON}min.{what}", f"{COMMON}max.{what}"
+    return (lowest, settings.number(lowest)), (highest, settings.number(highest))
+
+
+def serves_consumer_groups(settings: Settings) -> bool:
+    return "consumer" in items_of(settings.text("group.coordinator.rebalance.protocols"))

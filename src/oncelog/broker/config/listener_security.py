@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.security_settings import OF_LISTENER, named_for_listener
 from oncelog.broker.config.setting import SettingError
-
-if TYPE_CHECKING:
-    from oncelog.security.values import Secret, Tls
+from oncelog.security.values import Secret, Tls
 
 
 class ClientAuth(StrEnum):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from oncelog.broker.config.configuration import setting_of_listener, unknown_name
-from oncelog.broker.config.java_properties import parse_properties
-from oncelog.broker.config.kafka_setting_names import NOT_HERE, NOT_HERE_PREFIXES
 from oncelog.broker.config.security_settings import OF_LISTENER, named_for_listener
 from oncelog.broker.config.setting import Effect, SettingError, items_of
 from oncelog.broker.config.settings import BROKER_SETTINGS
@@ -67,3 +65,130 @@ def inert_remarks(settings: Mapping[str, str]) -> list[str]:
         for name in settings
         if (setting := BROKER_SETTINGS.get(name)) is not None and setting.effect is not Effect.FULL
     ]
+
+
+_BLANKS = " \t\f"
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_UNICODE_DIGITS = 4
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Names and values; of a name that comes twice the last counts. Raises SettingError for a malformed escape."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        name, value = _split(line)
+        properties[_unescaped(name)] = _unescaped(value)
+    return properties
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Lines without comments; one that ends with an odd number of backslashes goes on in the next."""
+    begun = ""
+    is_continued = False
+    for natural in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        line = natural.lstrip(_BLANKS)
+        if not is_continued and (not line or line[0] in "#!"):
+            continue
+        is_continued = (len(line) - len(line.rstrip("\\"))) % 2 == 1
+        begun += line[:-1] if is_continued else line
+        if not is_continued:
+            yield begun
+            begun = ""
+    if begun:
+        yield begun
+
+
+def _split(line: str) -> tuple[str, str]:
+    """The name ends at the first blank, `=` or `:` that has no backslash before it."""
+    end = 0
+    while end < len(line) and line[end] not in "=:" + _BLANKS:
+        end += 2 if line[end] == "\\" else 1
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in ("=", ":"):
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:end], rest
+
+
+def _unescaped(text: str) -> str:
+    pieces: list[str] = []
+    position = 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character != "\\" or position == len(text):
+            pieces.append(character if character != "\\" else "")
+            continue
+        character = text[position]
+        position += 1
+        if character != "u":
+            pieces.append(_ESCAPED.get(character, character))
+            continue
+        digits = text[position : position + _UNICODE_DIGITS]
+        position += _UNICODE_DIGITS
+        if len(digits) < _UNICODE_DIGITS or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+            raise SettingError(f"\\u{digits} is no character: four hexadecimal digits follow \\u")
+        pieces.append(chr(int(digits, 16)))
+    return "".join(pieces)
+
+
+NOT_HERE_PREFIXES = (
+    "config.providers",
+    "controller.quorum.",
+    "delegation.token.",
+    "group.share.",
+    "group.streams.",
+    "kafka.metrics.",
+    "listener.name.",
+    "metrics.",
+    "remote.",
+    "sasl.",
+    "share.",
+    "ssl.",
+    "telemetry.",
+    "group.",
+)
+"""Whole families: security, share and streams groups, tiered storage, metrics."""
+
+NOT_HERE = frozenset(
+    {
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        "add.partitions.to.txn.retry.backoff.ms",
+        "alter.config.policy.class.name",
+        "alter.log.dirs.replication.quota.window.num",
+        "alter.log.dirs.replication.quota.window.size.seconds",
+        "authorizer.class.name",
+        "client.quota.callback.class",
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+        "cordoned.log.dirs",
+        "create.topic.policy.class.name",
+        "delete.records.purgatory.purge.interval.requests",
+        "early.start.listeners",
+        "fetch.purgatory.purge.interval.requests",
+        "follower.fetch.last.tiered.offset.enable",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.dir.failure.timeout.ms",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "metadata.log.max.record.bytes.between.snapshots",
+        "metadata.log.max.snapshot.interval.ms",
+        "metric.reporters",
+        "offsets.load.buffer.size",
+        "offsets.topic.compression.codec",
+        "principal.builder.class",
+        "producer.purgatory.purge.interval.requests",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "request.timeout.ms",
+        "security.providers",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.state.log.load.buffer.size",
+        "transaction.two.phase.commit.enable",
+    }
+)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from oncelog.broker.config.configuration import Settings
+from oncelog.broker.config.group_configuration import GroupConfigs
+from oncelog.broker.coordinators.group_log import UnconfirmedRecords
 from oncelog.broker.coordinators.loading import load_offsets, not_cleaned
 from oncelog.broker.coordinators.memberships import Memberships
 from oncelog.broker.coordinators.offsets import CommittedOffsets
-from oncelog.broker.coordinators.unconfirmed import UnconfirmedRecords
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
-from oncelog.groups import GroupCoordinator, GroupRecord
+from oncelog.groups import GroupCoordinator, GroupRecord, MembershipLimits
 from oncelog.records import Record
+
+MINUTE_MS = 60_000
 
 
 class GroupPartitions:
@@ -51,3 +55,24 @@ class GroupPartitions:
         self._groups.pop(partition, None)
         self._unconfirmed.forget(partition)
         self._memberships.unload(partition)
+
+
+def group_coordinator(
+    settings: Settings, configs: GroupConfigs, topics: Topics, partition_count: int, *, stores_topic_ids: bool
+) -> GroupCoordinator:
+    """The coordinator as the settings of the broker ask for it."""
+    number = settings.number
+    return GroupCoordinator(
+        partition_count,
+        metadata_max_units=number("offset.metadata.max.bytes"),
+        retention_ms=number("offsets.retention.minutes") * MINUTE_MS,
+        limits=MembershipLimits(
+            session_min_ms=number("group.min.session.timeout.ms"),
+            session_max_ms=number("group.max.session.timeout.ms"),
+            first_delay_ms=number("group.initial.rebalance.delay.ms"),
+            size_max=number("group.max.size"),
+        ),
+        consumer_limits=configs,
+        topics=topics,
+        stores_topic_ids=stores_topic_ids,
+    )

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from oncelog.broker.storage.partition import Partition
+from oncelog.broker.storage.topics import Topics
+from oncelog.broker.view import ClusterView
 from oncelog.coordination import Parked
 from oncelog.wire import ErrorCode
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.topics import Topics
-    from oncelog.broker.view import ClusterView
 
 
 class NoLeader(Enum):

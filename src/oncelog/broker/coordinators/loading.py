@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from oncelog import transactions
-from oncelog.broker.coordinators.unconfirmed import Recorded, UnconfirmedRecords
+from oncelog.broker.coordinators.group_log import Recorded, UnconfirmedRecords
 from oncelog.broker.storage.journal import (
     BecameMember,
     BootTrusted,

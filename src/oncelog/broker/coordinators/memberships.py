@@ -8,9 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 from oncelog.broker.config.configuration import Settings
-from oncelog.broker.config.consumer_group_limits import serves_consumer_groups
-from oncelog.broker.coordinators.group_log import GroupLog
-from oncelog.broker.coordinators.unconfirmed import Recorded
+from oncelog.broker.config.group_configuration import serves_consumer_groups
+from oncelog.broker.coordinators.group_log import GroupLog, Recorded
 from oncelog.coordination import Parked, Task, begin
 from oncelog.environment import Clock, DiskError, Random, Timer
 from oncelog.groups import (

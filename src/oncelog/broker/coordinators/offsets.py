@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from uuid import UUID
 
-from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog
+from oncelog.broker.coordinators.group_log import NO_PRODUCER, GroupLog, Recorded
 from oncelog.broker.coordinators.known_brokers import KnownBrokers, TopicOfOffsets
-from oncelog.broker.coordinators.unconfirmed import Recorded
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topic, Topics
 from oncelog.coordination import start

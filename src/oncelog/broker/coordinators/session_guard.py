@@ -17,14 +17,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.request import Peer, Request
 from oncelog.transactions import TopicPartition
 from oncelog.transactions.transactional_ids import TransactionalIds
-
-if TYPE_CHECKING:
-    from oncelog.broker.config.configuration import Settings
 
 logger = logging.getLogger("oncelog.transactions")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from oncelog.broker.config.configuration import Settings
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.storage.durability import Durability
@@ -97,3 +98,15 @@ class TransactionLog:
         partition = self._topics.partition(TRANSACTION_STATE, index)
         assert partition is not None, index
         return partition
+
+
+def transaction_coordinator(
+    settings: Settings, partition_count: int, transaction_version: int
+) -> TransactionCoordinator:
+    """The coordinator as the settings of the broker ask for it."""
+    return TransactionCoordinator(
+        partition_count,
+        transaction_version=transaction_version,
+        timeout_max_ms=settings.number("transaction.max.timeout.ms"),
+        id_expiration_ms=settings.number("transactional.id.expiration.ms"),
+    )

@@ -15,8 +15,7 @@ from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.altering import DONE, Outcome
 from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
-from oncelog.broker.storage.changes import Change, Changes
-from oncelog.broker.storage.journal import TopicGrown
+from oncelog.broker.storage.journal import Change, Changes, TopicGrown
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, replicas_problem
 from oncelog.coordination import Parked, start

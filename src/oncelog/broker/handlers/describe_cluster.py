@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
+from oncelog.broker.access import EVERY_CLUSTER_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.view import ClusterView
 from oncelog.wire import ErrorCode, construct

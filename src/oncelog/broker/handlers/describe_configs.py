@@ -13,8 +13,7 @@ from oncelog.broker.config.configuration import (
     topic_sources,
     topic_values,
 )
-from oncelog.broker.config.group_configuration import GroupConfigs
-from oncelog.broker.config.group_settings import GROUP_SETTINGS
+from oncelog.broker.config.group_configuration import GROUP_SETTINGS, GroupConfigs
 from oncelog.broker.config.setting import Kind, Setting, Value, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.request import Request

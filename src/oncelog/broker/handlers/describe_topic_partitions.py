@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from oncelog.broker.access import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.config.configuration import Settings
-from oncelog.broker.operations import EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition

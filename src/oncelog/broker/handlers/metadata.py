@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from oncelog.broker.operations import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, NO_LEADER, UNKNOWN_OPERATIONS
+from oncelog.broker.access import EVERY_CLUSTER_OPERATION, EVERY_TOPIC_OPERATION, UNKNOWN_OPERATIONS
 from oncelog.broker.request import Request
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.auto_creation import AutoTopicCreation
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topic, Topics
-from oncelog.broker.view import ClusterView
+from oncelog.broker.view import NO_LEADER, ClusterView
 from oncelog.environment import Clock
 from oncelog.wire import EncodedItems, ErrorCode, construct, encode
 from oncelog.wire.topic_names import name_problem

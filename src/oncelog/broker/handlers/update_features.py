@@ -12,8 +12,7 @@ from typing import Any
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.broker.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE, UPGRADE, FinalizedFeatures, upgrade_type
 from oncelog.broker.request import Request
-from oncelog.broker.storage.changes import Change, Changes
-from oncelog.broker.storage.journal import FeatureFinalized
+from oncelog.broker.storage.journal import Change, Changes, FeatureFinalized
 from oncelog.wire import ErrorCode
 
 

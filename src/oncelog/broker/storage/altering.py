@@ -15,14 +15,19 @@ from functools import partial
 from typing import Protocol
 
 from oncelog.broker.config.configuration import Settings, SettingSource, check_topic, parse_settings
-from oncelog.broker.config.group_configuration import GroupConfigs
-from oncelog.broker.config.group_settings import GROUP_SETTINGS
+from oncelog.broker.config.group_configuration import GROUP_SETTINGS, GroupConfigs
 from oncelog.broker.config.java_numbers import whole_number
 from oncelog.broker.config.setting import INT, Setting, SettingError, items_of, text_of
 from oncelog.broker.config.settings import BROKER_SETTINGS, TOPIC_SETTINGS
 from oncelog.broker.slices import Turn
-from oncelog.broker.storage.changes import Change, Changes
-from oncelog.broker.storage.journal import BrokerConfigured, GroupConfigured, MetadataRecord, TopicConfigured
+from oncelog.broker.storage.journal import (
+    BrokerConfigured,
+    Change,
+    Changes,
+    GroupConfigured,
+    MetadataRecord,
+    TopicConfigured,
+)
 from oncelog.broker.storage.topics import Topics
 from oncelog.coordination import Parked
 from oncelog.environment import Clock

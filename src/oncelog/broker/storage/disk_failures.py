@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from oncelog.broker.storage.journal import LogDirectoryFailed
+from oncelog.broker.storage.journal import Journal, LogDirectoryFailed
+from oncelog.broker.storage.topics import Topics
 from oncelog.environment import DiskError
 from oncelog.log import LogDirectories
-
-if TYPE_CHECKING:
-    from oncelog.broker.storage.journal import Journal
-    from oncelog.broker.storage.topics import Topics
 
 logger = logging.getLogger("oncelog.broker")
 

@@ -9,7 +9,7 @@ from oncelog.log import PartitionLog, Refused
 from oncelog.wire import ErrorCode
 
 
-class _Led(Protocol):
+class _LedPartition(Protocol):
     """The partition itself."""
 
     log: PartitionLog
@@ -76,7 +76,7 @@ class _OneReplica:
 
     __slots__ = ("_partition",)
 
-    def __init__(self, partition: _Led) -> None:
+    def __init__(self, partition: _LedPartition) -> None:
         self._partition = partition
 
     epoch_start_offset = 0

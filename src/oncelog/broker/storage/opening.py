@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.broker.storage.journal import FILE_NAME as JOURNAL
 from oncelog.broker.storage.partition import UnopenedLog
-from oncelog.broker.storage.topics import Topic
+from oncelog.broker.storage.topics import Topic, Topics
 from oncelog.environment import Clock, Disk, DiskError
 from oncelog.log import (
     EPOCH_MAX,
@@ -311,3 +312,41 @@ def _say_what_was_found(log: PartitionLog, *, was_clean: bool) -> None:
             found.fault.position,
             found.fault.reason,
         )
+
+
+CLOSED_AT_ONCE = 64
+"""So many logs are made durable side by side."""
+
+
+def close_logs(disk: Disk, directories: LogDirectories, topics: Topics, survives: Callable[[DiskError], bool]) -> None:
+    """Blocks on the disk. Raises DiskError if the disk fails that the broker cannot do without."""
+    for directory in directories:
+        try:
+            if not directory.is_offline:
+                _close_logs_in(directory, disk, topics)
+        except DiskError as error:
+            if not survives(error):
+                raise
+    for partition in topics.every_partition():
+        if partition.unopened is None and partition.directory.is_offline:
+            partition.log.abandon()
+
+
+def _close_logs_in(directory: DataDirectory, disk: Disk, topics: Topics) -> None:
+    here = (partition for partition in topics.every_partition() if partition.directory is directory)
+    logs = (partition.log for partition in here if partition.unopened is None)
+    while some := list(islice(logs, CLOSED_AT_ONCE)):
+        disk.sync_all([file for log in some for file in log.seal()])
+        for log in some:
+            log.close()
+
+
+def mark_clean_shutdown(directories: LogDirectories) -> None:
+    """A directory that is offline is not closed: without its mark the stop was not a clean one."""
+    for directory in directories.online:
+        try:
+            directory.mark_clean_shutdown()
+        except DiskError as error:
+            if directories.is_home(directory):
+                raise
+            logger.error("log directory %s is not marked as stopped cleanly: %s", directory.path, error)

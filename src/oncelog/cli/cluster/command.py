@@ -31,9 +31,9 @@ def describe(
     config: Config = None,
     as_json: Json = False,
 ) -> None:
-    """Show the cluster's id, its brokers and what they have of its partitions, and the levels of its features.
+    """Show the cluster's id, its brokers, how many partitions each has, and the levels of its features.
 
-    A broker that is down has no address, and is there as long as partitions have replicas on it. A partition is offline while it
+    A broker that is down is listed without an address while partitions have replicas on it. A partition is offline while it
     has no leader.
     """
     with connect(reach(bootstrap_server, config)) as client:
@@ -60,7 +60,7 @@ def describe(
 
 
 def _brokers(found: ClusterDescription, partitions: Sequence[PartitionDescription]) -> list[dict[str, object]]:
-    """Those that are alive, and those that should be: partitions have replicas there."""
+    """A row for each broker that is alive or has replicas of partitions."""
     alive = {node.node_id: node for node in found.nodes}
     led = Counter(item.leader for item in partitions)
     replicas = Counter(number for item in partitions for number in item.replicas)

@@ -1,4 +1,4 @@
-"""`oncelog cluster convert`: a data directory changes whose it is, when its broker does not run."""
+"""`oncelog cluster convert`: give the data directory of a broker that does not run to another owner."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Owner(StrEnum):
-    """Whose the data directory is."""
+    """The owner of the data directory."""
 
     ALONE = "alone"
     KAFKA = "kafka"
 
 
 class NewOwner(StrEnum):
-    """Whose it is to be."""
+    """The owner that it gets."""
 
     MEMBER = "member"
     KAFKA = "kafka"
@@ -47,11 +47,11 @@ def convert(
     source: Annotated[
         Owner,
         typer.Option(
-            "--from", help="Whose it is: a broker's that was alone, or one's of Apache Kafka 3.9 with ZooKeeper."
+            "--from", help="The owner now: a broker that was alone, or a broker of Apache Kafka 3.9 with ZooKeeper."
         ),
     ] = Owner.ALONE,
     target: Annotated[
-        NewOwner, typer.Option("--to", help="Whose it is to be; with kafka it is that of a member now.")
+        NewOwner, typer.Option("--to", help="The owner afterwards; with kafka, the owner now is a member.")
     ] = NewOwner.MEMBER,
     config: Annotated[
         Path | None,
@@ -71,12 +71,12 @@ def convert(
         ),
     ] = None,
 ) -> None:
-    """Make the data directory of a broker that was stopped cleanly that of a member of a cluster.
+    """Turn the data directory of a broker that was stopped cleanly into that of a member of a cluster.
 
-    One that was alone becomes the first broker of a new cluster: its topics with their ids, settings and records, the producer ids,
-    open transactions and committed offsets stay as they are, and what a cluster keeps in ZooKeeper is written there. One of Apache
-    Kafka 3.9 stays the member that it was, and so does one of oncelog that is given to Kafka (--to kafka): the next broker of its
-    number goes on with the same replicas. Interrupted at any moment, the command is run again.
+    A broker that was alone becomes the first broker of a new cluster. Its topics with their ids, settings and records, its producer
+    ids, open transactions and committed offsets stay as they are, and the cluster's metadata is written to ZooKeeper. A broker of
+    Apache Kafka 3.9 stays the member that it was, and so does a broker of oncelog that is given to Kafka (--to kafka): the next
+    broker with its number goes on with the same replicas. A command that was interrupted is run again.
     """
     from oncelog.broker import Settings, log_directories
     from oncelog.cluster.conversion import ConversionRefusedError

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from oncelog.client import Client
 
 LOOK_SECONDS = 0.3
-HEARD_SECONDS = 10.0
+METADATA_SECONDS = 10.0
 Replicas = Mapping[TopicPartition, tuple[int, ...]]
 
 
 def reassign(
     brokers: Annotated[
         str | None,
-        typer.Option("--brokers", metavar="N,N,…", help="The brokers that are to have the replicas, in equal shares."),
+        typer.Option("--brokers", metavar="N,N,…", help="The brokers that get the replicas, in equal shares."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -35,13 +35,13 @@ def reassign(
             "--reassignment-json-file",
             parser=filled_path,
             metavar="FILE",
-            help="Who is to have the replicas of each partition, as Kafka's kafka-reassign-partitions reads it.",
+            help="The brokers of each partition, in the format of Kafka's kafka-reassign-partitions.",
         ),
     ] = None,
     topics: Annotated[
         list[str] | None,
         typer.Option(
-            "--topic", metavar="TOPIC", help="With --brokers: this topic; may be given again.", show_default="all"
+            "--topic", metavar="TOPIC", help="With --brokers: only this topic; may be given again.", show_default="all"
         ),
     ] = None,
     replication_factor: Annotated[
@@ -51,16 +51,17 @@ def reassign(
             metavar="N",
             min=1,
             max=INT16_MAX,
-            help="With --brokers: how many replicas a partition has then.",
+            help="With --brokers: how many replicas each partition gets.",
             show_default="as many as it has",
         ),
     ] = None,
     bootstrap_server: BootstrapServer = None,
     config: Config = None,
 ) -> None:
-    """Give partitions to other brokers, and wait until they have them: those that are new are in sync, the others have left.
+    """Move the replicas of partitions to other brokers, and wait until the new replicas are in sync and the old ones are gone.
 
-    All partitions with --brokers, or those that a file names. What is under way goes on when this is interrupted.
+    With --brokers all partitions are moved, with a file the partitions that it names. A reassignment goes on when the command is
+    interrupted.
     """
     if (brokers is None) == (file is None):
         raise CommandError("give either --brokers or --reassignment-json-file", ExitStatus.USAGE)
@@ -73,8 +74,8 @@ def reassign(
         client.reassign_partitions({one: replicas for one, replicas in wanted.items() if before.get(one) != replicas})
         while client.partition_reassignments().keys() & wanted.keys():
             time.sleep(LOOK_SECONDS)
-        # The broker that is asked may not have heard of the end yet.
-        deadline = time.monotonic() + HEARD_SECONDS
+        # The metadata of the broker that answers may be older.
+        deadline = time.monotonic() + METADATA_SECONDS
         while (after := _replicas(client, wanted)) != wanted and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
     others = [one for one, replicas in wanted.items() if after.get(one) != replicas]
@@ -88,7 +89,7 @@ def reassign(
 
 
 def _rows(wanted: Replicas) -> list[dict[str, object]]:
-    """How many partitions of each topic were to have their replicas on which brokers, that have them now."""
+    """A row for each topic: how many partitions were reassigned, and to which brokers."""
     rows: list[dict[str, object]] = []
     for topic in dict.fromkeys(one.topic for one in wanted):
         replicas = [found for one, found in wanted.items() if one.topic == topic]
@@ -124,7 +125,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _replicas(client: Client, wanted: Replicas) -> dict[TopicPartition, tuple[int, ...]]:
-    """What they have now."""
+    """The replicas of these partitions now."""
     described = client.metadata(sorted({one.topic for one in wanted})) if wanted else {}
     found = {
         TopicPartition(name, item.partition): tuple(item.replicas)

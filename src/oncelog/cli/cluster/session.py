@@ -1,4 +1,4 @@
-"""A session with the ZooKeeper of a cluster, for as long as a command has something to ask."""
+"""A session with the ZooKeeper of a cluster, for one command."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ SESSION_MS, CONNECT_MS = 6_000, 10_000
 
 ZooKeeperConnect = Annotated[
     str,
-    typer.Option("--zookeeper", metavar="HOST:PORT/chroot", help="What the brokers have as zookeeper.connect."),
+    typer.Option("--zookeeper", metavar="HOST:PORT/chroot", help="The value of zookeeper.connect of the brokers."),
 ]
 
 
 def in_session(connect: str, work: Callable[[ZooKeeper], Coroutine[Any, Any, T]]) -> T | None:
-    """Return what comes of the work; None where the session ended under it.
+    """Return the result of the work; None if the session ended before it.
 
-    Raises the work's CommandError, and one where there is no ZooKeeper.
+    Raises the CommandError of the work, and one if ZooKeeper cannot be reached.
     """
     done = asyncio.run(_in_session(connect, work))
     if isinstance(done, CommandError):

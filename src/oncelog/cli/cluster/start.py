@@ -22,8 +22,8 @@ ZOOKEEPER_PORT = 2181
 LOOK_SECONDS = 0.03
 
 
-class Announced:
-    """To stop."""
+class StopRequested:
+    """A signal asked for a stop."""
 
 
 def start(
@@ -33,7 +33,7 @@ def start(
             "--data-dir",
             parser=filled_path,
             metavar="DIR",
-            help="Where all of them keep their data; made if it is not there.",
+            help="Where ZooKeeper and the brokers keep their data; made if it is not there.",
         ),
     ],
     brokers: Annotated[int, typer.Option("--brokers", metavar="N", min=1, help="How many brokers.")] = 3,
@@ -63,8 +63,8 @@ def start(
 ) -> None:
     """Run a cluster on this machine until SIGTERM or Ctrl-C: ZooKeeper and brokers, each a process of its own.
 
-    Topics have as many replicas as there are brokers, up to three. One line says when a member is ready, the last one where the
-    cluster is found. A stop is clean, and the next start with the same directory goes on with what is there.
+    Topics have as many replicas as there are brokers, up to three. A line says when each member is ready, and the last line has
+    the address of the cluster. Both signals are a clean stop. The next start with the same directory goes on with the same data.
     """
     _check_needs()
     host, _, port = listen.rpartition(":")
@@ -84,25 +84,25 @@ def _check_needs() -> None:
 
 
 class Foreground:
-    """A cluster that a terminal watches: what happens to its members is printed in the order in which it happens."""
+    """A cluster on a terminal: each event of a member is a line."""
 
     def __init__(self, plan: ClusterPlan) -> None:
         # Signal handlers put into it too, which only this kind of queue allows.
-        self._events: SimpleQueue[Event | Announced] = SimpleQueue()
+        self._events: SimpleQueue[Event | StopRequested] = SimpleQueue()
         self._cluster = LocalCluster(plan, self._events.put)
         self._ready: set[MemberProcess] = set()
         self._ended: set[MemberProcess] = set()
         self._held: defaultdict[MemberProcess, list[str]] = defaultdict(list)
         self._is_announced = False
-        self._times_told = 0
+        self._signals = 0
 
     def run(self) -> None:
         """Raises CommandError if a member does not start, or if none is left."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: self._be_told())
+            signal.signal(number, lambda *_: self._request_stop())
         try:
             self._cluster.launch()
-            while not isinstance(event := self._next(), Announced):
+            while not isinstance(event := self._next(), StopRequested):
                 self._show(event)
             self._cluster.stop()
         except MemberError as error:
@@ -110,15 +110,15 @@ class Foreground:
         finally:
             self._cluster.kill()
 
-    def _be_told(self) -> None:
-        """The second time it is not asked for politely any more."""
-        self._times_told += 1
-        self._events.put(Announced())
-        if self._times_told > 1:
+    def _request_stop(self) -> None:
+        """The first signal asks for a clean stop, the second one kills."""
+        self._signals += 1
+        self._events.put(StopRequested())
+        if self._signals > 1:
             self._cluster.give_up()
 
-    def _next(self) -> Event | Announced:
-        """What happens next. Meanwhile the last line is printed as soon as it is true."""
+    def _next(self) -> Event | StopRequested:
+        """The next event. While it waits, it prints the last line as soon as the cluster is joined."""
         while not self._is_announced and len(self._ready) == len(self._cluster.members):
             try:
                 return self._events.get(timeout=LOOK_SECONDS)

@@ -1,4 +1,4 @@
-"""`oncelog cluster user`: who may log in by SCRAM. It is written to ZooKeeper, so that brokers find it when they first meet."""
+"""`oncelog cluster user`: write the SCRAM credentials of a user to ZooKeeper, where brokers look before they serve anybody."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncelog.security.values import Scram
 
 SALT_BYTES = 20
 ITERATIONS_MAX = 16_384
-"""Kafka's limit. Brokers that log in compute so long, and serve nobody else meanwhile."""
+"""Kafka's limit. A broker computes that long for each log-in, and serves nobody meanwhile."""
 
 
 def user(
@@ -25,13 +25,20 @@ def user(
     mechanism: Annotated[Scram, typer.Option("--mechanism", help="How the user logs in.")] = Scram.SHA_512,
     iterations: Annotated[
         int,
-        typer.Option("--iterations", min=ITERATIONS_MIN, max=ITERATIONS_MAX, help="What it costs to try one password."),
+        typer.Option(
+            "--iterations",
+            min=ITERATIONS_MIN,
+            max=ITERATIONS_MAX,
+            help="The cost of one try of a password.",
+        ),
     ] = ITERATIONS_MIN,
-    remove: Annotated[bool, typer.Option("--remove", help="Let the user log in no more.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the password: the user cannot log in any more.")
+    ] = False,
 ) -> None:
-    """Give a user a password for SCRAM, or another one: a line of standard input, or what is typed, which is not shown.
+    """Set the SCRAM password of a user. It is a line of standard input, or is typed on the terminal without being shown.
 
-    It is kept in ZooKeeper as Kafka keeps it, for all brokers of the cluster. Connections that are open stay so.
+    The credentials are kept in ZooKeeper in Kafka's format, for all brokers of the cluster. Open connections stay open.
     """
     check_kazoo("cluster user")
     if not name:
@@ -63,5 +70,5 @@ def _change(connect: str, name: str, mechanism: Scram, credential: ScramCredenti
 
     had_one = in_session(connect, lambda zookeeper: change_user(zookeeper, name, mechanism, credential))
     if had_one is None:
-        raise CommandError("the session with ZooKeeper ended: whether it was changed is not known", ExitStatus.UNKNOWN)
+        raise CommandError("the session with ZooKeeper ended: the password may have changed or not", ExitStatus.UNKNOWN)
     return had_one

@@ -1,4 +1,4 @@
-"""`oncelog cluster zookeeper`: what the cluster keeps in ZooKeeper, readable, and without its secrets."""
+"""`oncelog cluster zookeeper`: the znodes of a cluster, readable, and without its secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 BELOW_USERS = re.compile(r"(^|/)config/users/")
 FACTS = ("version", "bytes", "children", "created", "czxid", "modified", "mzxid", "session")
-"""ZooKeeper's names. `session` is the one that an ephemeral znode lives as long as."""
+"""ZooKeeper's names. `session` is the owner of an ephemeral znode."""
 
 
 class ReadZnode(NamedTuple):
@@ -38,9 +38,9 @@ def zookeeper(
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Show every znode below it, too.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what a znode has: its data, its version, when and by which transaction it was made and changed, its children.
+    """Show a znode: its data, its version, when and by which transaction it was created and changed, and its children.
 
-    What users of SCRAM are checked with, and passwords among settings, are not shown.
+    SCRAM credentials and passwords among settings are not shown.
     """
     check_kazoo("cluster zookeeper")
     wanted = "/" + path.strip("/")
@@ -65,7 +65,7 @@ def zookeeper(
 
 
 async def _read(client: ZooKeeper, path: str, *, recursive: bool) -> list[ReadZnode]:
-    """The znode and, behind it, its children or all that is below it. What is deleted meanwhile is left out."""
+    """The znode, then its children or, with `recursive`, all znodes below it. Znodes deleted meanwhile are left out."""
     found: list[ReadZnode] = []
     level = [path]
     while level:
@@ -115,7 +115,7 @@ def _time(time_ms: int) -> str | None:
 
 
 def readable(path: str, data: bytes) -> object:
-    """A value of JSON, a text, or what the bytes are in base64; None where there are none. Nothing of it is a secret."""
+    """The data as JSON, as text, or in base64, with secrets hidden; None if there is none."""
     is_a_users = BELOW_USERS.search(path) is not None
     try:
         text = data.decode()

@@ -31,14 +31,14 @@ DEFAULTS = {
     "admin.enableServer": "false",
     "autopurge.purgeInterval": "24",
 }
-"""Those of ZooKeeper's and Kafka's sample files. Without a purge old snapshots are kept for ever; it leaves the last three."""
+"""The values of ZooKeeper's and Kafka's sample files. The purge keeps the last three snapshots; ZooKeeper's default keeps all."""
 OWN_OPTIONS = {"dataDir": "--data-dir", "clientPort": "--listen", "clientPortAddress": "--listen"}
 FOUR_LETTER_WORDS = "4lw.commands.whitelist"
 WORDS = "srvr, ruok"
 SETTING_NAME = re.compile(r"[A-Za-z0-9._-]+")
 MEMBER_ADDRESS = re.compile(r"server\.(\d+)")
 JARS = ("zookeeper", "log4j", "slf4j-api", "metrics-core", "snappy-java", "netty", "commons-cli")
-"""What of PySpark's jars a server loads. With all of them on its path Java takes twice as long to start it."""
+"""The jars of PySpark that a server loads. With all of them on its path Java takes twice as long to start it."""
 
 
 def command(
@@ -102,7 +102,7 @@ def _checked(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _address(listen: str) -> tuple[str, int]:
-    """Where it is to listen, and can. ZooKeeper itself knows no port 0."""
+    """A host and a port that is free. ZooKeeper itself has no port 0."""
     try:
         host, port = parse_address(listen)
     except ValueError as error:

@@ -55,7 +55,7 @@ SIGNAL_OF_PARENTS_DEATH = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def java_command(java: Path, classpath: str, configuration: Path, environment: Mapping[str, str]) -> list[str]:
-    """What starts a server. Writes beside its configuration how it logs: nothing while nothing is wrong."""
+    """The command that starts a server. Writes its logging configuration, which prints errors alone, beside the other one."""
     logging = configuration.with_name(LOGGING_FILE)
     logging.write_text(LOGGING)
     options = [
@@ -104,7 +104,7 @@ class ZooKeeperProcess:
             raise CommandError(_how_it_ended(status), ExitStatus.FAILED)
 
     def _comes_to_serve(self, process: subprocess.Popen[bytes]) -> bool:
-        """False when it ends without. What makes it wait for long is a majority that is missing."""
+        """Wait until it serves; False if it ends instead. A member of an ensemble serves once a majority runs."""
         pause_seconds = PROBE_SECONDS_MIN
         while process.poll() is None:
             if self._serves():
@@ -139,7 +139,7 @@ def _how_it_ended(status: int) -> str:
 
 
 def _dying_with_its_parent() -> Callable[[], None] | None:
-    """What a child does before it becomes Java, so that kill -9 of this process is its end too. Only Linux can do it."""
+    """Have the kernel kill Java with this process: a function for the child to run before it becomes Java. None except on Linux."""
     if sys.platform != "linux":
         return None
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()

@@ -1,4 +1,4 @@
-"""What the records of the coordinators' logs say. Metadata of members that only they can read is told by its size."""
+"""Rows for the records of __transaction_state and __consumer_offsets. Metadata that only members can read is a size in bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog.wire import WireError
 
 
 def decoder_of(topic: str) -> Decoder | None:
-    """What reads the records of this topic; None for a topic that is no coordinator's."""
+    """The decoder for the records of this topic; None unless the topic is a coordinator's."""
     return {TRANSACTION_STATE: transaction_row, CONSUMER_OFFSETS: group_row}.get(topic)
 
 
@@ -156,5 +156,5 @@ def _progress(record: CurrentAssignmentRecord) -> Row:
 
 
 def _partitions(partitions: Iterable[tuple[UUID, int]] | Mapping[tuple[UUID, int], int]) -> list[str]:
-    """As the id of the topic and the number of the partition: the log has no names."""
+    """Topic ids with partition numbers: the log has no names of topics."""
     return sorted(f"{uuid_text(topic_id)}-{index}" for topic_id, index in partitions)

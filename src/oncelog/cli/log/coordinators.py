@@ -1,4 +1,4 @@
-"""What the coordinators' logs say, and whether the partitions agree: decided transactions without markers, and hanging ones."""
+"""Compares the coordinators' logs with the partitions: decided transactions without markers, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CoordinatorWatch:
         self.producer_id_max = -1
 
     def of(self, key: PartitionKey, path: str, report: Report) -> Watch:
-        """What looks at the batches of a partition."""
+        """The watch for the batches of a partition."""
 
         def watch(batch: ScannedBatch) -> None:
             self.producer_id_max = max(self.producer_id_max, batch.header.producer_id)
@@ -64,7 +64,7 @@ def check_transactions(
     *,
     was_clean: bool,
 ) -> None:
-    """Name the transactions that are decided and not complete, and those that are open and nobody's."""
+    """Report the transactions that are decided and not complete, and the open ones that no coordinator knows."""
     for transactional_id, metadata in sorted(watch.transactions.items()):
         if metadata.status in DECIDED:
             what = f"the transaction of {transactional_id!r} is {metadata.status.label}, and not complete"

@@ -1,4 +1,4 @@
-"""The log directories of a broker that does not run: who has them, and what they say of their partitions."""
+"""The log directories of a broker that does not run: their lock, their checkpoints, their partitions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class LogDirectory:
 
 @dataclass(slots=True)
 class NodeFiles:
-    """The log directories of one node, as far as they were named. `home` has the journal; None if none of them does."""
+    """The log directories of one node that were named. `home` has the journal; None if none of them does."""
 
     directories: list[LogDirectory]
     home: str | None
@@ -68,16 +68,16 @@ class NodeFiles:
 
     @property
     def journal_bytes_missing(self) -> int:
-        """How much of the journal is gone as if it had never been there: whole lines at its end."""
+        """The bytes of whole lines that are missing at the end of the journal."""
         durable = 0 if self.own is None or self.journal.broken else self.own.journal_bytes
         return max(0, durable - self.journal.size_bytes)
 
     def lost_power(self, disk: Disk) -> bool:
-        """Whether the machine was started anew since the broker ended, without a clean stop."""
+        """True if the machine was started again since the broker ended without a clean stop."""
         return not self.was_clean and disk.boot_id() != self.journal.state.boot_id
 
     def known_of(self, disk: Disk, directory: LogDirectory, key: PartitionKey) -> KnownOfPartition:
-        """What is known of a partition before its own files are looked at."""
+        """The facts about a partition that other files than its own have."""
         topic = self.journal.state.topics.get(key[0])
         topic_id = "" if topic is None else topic.topic_id
         was_clean = self.was_clean
@@ -107,14 +107,14 @@ class NodeFiles:
         return self.own.gaps_below.get((topic.uuid, key[1]), 0)
 
     def log_start_offset(self, directory: LogDirectory, key: PartitionKey) -> int:
-        """Where a start takes a log to begin."""
+        """The log start offset that a start uses."""
         topic = self.journal.state.topics.get(key[0])
         if self.own is None or topic is None:
             return directory.offset(LOG_START_OFFSETS, key) or 0
         return self.own.aborted.get((topic.uuid, key[1]), LogDigest(0)).log_start_offset
 
     def closed_end(self, disk: Disk, directory: LogDirectory, key: PartitionKey) -> int | None:
-        """Where a log ended that was closed: two of its checkpoints and its newest snapshot say the same."""
+        """The end of a log that was closed, on which two checkpoints and the newest snapshot agree."""
         said = [directory.offset(name, key) for name in (RECOVERY_POINTS, HIGH_WATERMARKS)]
         snapshots = [offset_of(name, SNAPSHOT) for name in disk.list_directory(directory.partition_path(key))]
         newest = max((offset for offset in snapshots if offset is not None), default=0)
@@ -125,7 +125,7 @@ class NodeFiles:
 
 
 def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
-    """Read what the directories say of themselves.
+    """Read the metadata of the directories.
 
     Raises CommandError for a path that is no log directory, and for that of a member of a cluster: what it should have is in
     ZooKeeper, and a repair would make it that of a broker that is alone.
@@ -148,7 +148,7 @@ def read_node(disk: Disk, paths: Sequence[str]) -> NodeFiles:
 
 
 def _tell_moved_apart(disk: Disk, directories: Sequence[LogDirectory]) -> None:
-    """Of two directories that have a partition, that to which it was moved counts, as for a start."""
+    """Where two directories have a partition, the one that it was moved to counts, as at a start."""
     places: dict[PartitionKey, list[tuple[int, LogDirectory]]] = {}
     for directory in directories:
         for key in directory.partitions:
@@ -180,7 +180,7 @@ def _read_directory(disk: Disk, path: str) -> LogDirectory:
 
 
 def is_partition(disk: Disk, path: str) -> bool:
-    """Whether a directory has the files of a partition, and is not somebody else's of such a name."""
+    """True if a directory has the files of a partition; another program may use such a name too."""
     try:
         names = disk.list_directory(path)
     except DiskError:
@@ -191,7 +191,7 @@ def is_partition(disk: Disk, path: str) -> bool:
 
 
 def topic_id_of(disk: Disk, directory: str) -> UUID | None:
-    """The topic that a partition's directory says it is of; None if it says nothing that can be read."""
+    """The topic id in the partition.metadata of a directory; None if it cannot be read."""
     try:
         return read_topic_id(disk, f"{directory}/{PARTITION_METADATA}")
     except DiskError:
@@ -204,9 +204,9 @@ def is_log_directory(disk: Disk, path: str) -> bool:
 
 @contextmanager
 def locked(disk: Disk, paths: Sequence[str], *, must_be_written: bool) -> Iterator[None]:
-    """Own the directories, so that no broker runs on them. Raises CommandError if one does.
+    """Lock the directories. Raises CommandError if a broker runs on them.
 
-    A lock that cannot be made keeps nobody from reading: a broker could not make it either.
+    Where the lock file cannot be created, reading is safe: a broker could not create it either.
     """
     with ExitStack() as held:
         for path in paths:

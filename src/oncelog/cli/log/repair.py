@@ -1,4 +1,4 @@
-"""`oncelog log repair`: say what would be lost, ask, and put the files of a broker that does not run right."""
+"""`oncelog log repair`: name the losses, ask, and repair the files of a broker that does not run."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def repair(
     ],
     yes: Yes = False,
 ) -> None:
-    """Make files right that verify found damaged: first it says which records are lost with that, and asks.
+    """Repair files that `verify` finds damaged. The command first names the records that are lost, and asks.
 
-    What can be made from the batches is made anew. Batches that are damaged are left out, and an empty batch keeps their offsets.
-    Nothing is deleted: what is changed or removed is kept in a directory that is named at the end.
+    Indexes and other files that follow from the batches are rebuilt. Damaged batches are left out, and an empty batch keeps their
+    offsets. Nothing is deleted: files that are changed or removed are kept in a directory that is named at the end.
     """
     random = RealRandom()
     with machine_disk() as disk:
@@ -68,7 +68,7 @@ def _verify_again(disk: ReadOnlyDisk, directories: list[str]) -> None:
 
 
 def lines_of_plan(plan: NodePlan) -> Iterator[str]:
-    """What would be done, what is lost with it first."""
+    """The lines that say what a repair would do, losses first."""
     found = plan.found
     owners = _owners(found)
     for one, partition in plan.partitions:

@@ -1,7 +1,7 @@
-"""Putting the log directories of a broker that does not run right, in an order in which any step may be the last one.
+"""Repairs the log directories of a broker that does not run, in an order that may be interrupted after any step.
 
-First what the write-ahead log has goes into the partitions, as a start would do it: after that the places of batches may change.
-Then the partitions, one by one; then the journal and the checkpoints, which say what the partitions have become.
+First the write-ahead log is written into the partitions, as at a start, because the positions of batches may change afterwards.
+Then come the partitions, one by one; then the journal and the checkpoints, which describe the repaired partitions.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ COMPACTED = {"cleanup.policy": "compact"}
 
 @dataclass(slots=True)
 class NodePlan:
-    """What a repair of a node would do."""
+    """The steps of the repair of a node."""
 
     found: NodeFindings
     partitions: list[tuple[InspectedPartition, PartitionPlan]] = field(default_factory=list)
     missing: list[tuple[LogDirectory, PartitionKey, int]] = field(default_factory=list)
     """Partitions without a directory, and the offset at which they begin anew."""
     journal: list[MetadataRecord] | None = None
-    """What the journal has to say, where it does not."""
+    """The records of the new journal; None if the old one stays."""
     added: list[MetadataRecord] = field(default_factory=list)
 
 
@@ -83,7 +83,7 @@ def _ongoing(found: NodeFindings, key: PartitionKey) -> Callable[[int], bool]:
 
 
 def _missing_records(disk: Disk, found: NodeFindings, new_id: Callable[[], UUID]) -> list[MetadataRecord]:
-    """What the directories know and the journal does not."""
+    """The records that the journal lacks, made from the directories."""
     node, state = found.node, found.node.journal.state
     added: list[MetadataRecord] = []
     counts: dict[str, int] = {}
@@ -195,7 +195,7 @@ def _begin_partition(disk: Disk, path: str, offset: int, *, was_clean: bool) -> 
 
 
 def _write_identities(disk: Disk, plan: NodePlan, asides: dict[str, Aside], new_id: Callable[[], UUID]) -> None:
-    """Whose directories these are: from those that say it, and the ids that the journal has for the others."""
+    """Rewrite each damaged meta.properties, with ids from the other directories and the journal."""
     node, damaged = plan.found.node, {finding.path for finding in plan.found.damages}
     known: list[NodeIdentity] = []
     sound: list[NodeIdentity] = []
@@ -237,11 +237,11 @@ def _write_topic_ids(disk: Disk, plan: NodePlan) -> None:
 
 
 def _write_checkpoints(disk: Disk, plan: NodePlan, directory: LogDirectory, aside: Aside) -> None:
-    """Where each log is durable, begins and is everybody's, now that it is as it is."""
+    """Write the recovery point, log start offset and high watermark of each partition in a directory."""
     repaired = {one.key: one_plan for one, one_plan in plan.partitions}
     cleaned = f"{directory.path}/{CLEANED_OFFSETS}"
     if any(finding.path == cleaned for finding in plan.found.damages):
-        # Without it everything is looked at again by the next cleaning.
+        # Without it the next cleaning reads every segment again.
         aside.move(cleaned)
     points: dict[str, dict[PartitionKey, int]] = {name: {} for name in CHECKPOINTS}
     for one in plan.found.partitions:

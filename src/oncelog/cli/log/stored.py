@@ -1,4 +1,4 @@
-"""The journal and the write-ahead log of a broker that does not run, as a repair needs them."""
+"""The journal and the write-ahead log of a broker that does not run, as verify and repair read them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ INDEX_INTERVAL_DEFAULT = 4096
 
 @dataclass(slots=True)
 class JournalContent:
-    """What the lines of a journal are. Of a topic's settings those count that it ever had: what they did stays in its log."""
+    """The lines of a journal. A topic counts as compacted if it ever was: the gaps stay in its log."""
 
     records: list[MetadataRecord] = field(default_factory=list)
     broken: list[FileLine] = field(default_factory=list)
@@ -82,7 +82,7 @@ SEARCHED_BYTES = 256 * 1024
 
 @dataclass(slots=True)
 class WriteAheadContent:
-    """Where its files are, the patches by path, and up to where each partition is durable."""
+    """The directory of its files, the patches by path, and the offset up to which each partition is durable."""
 
     home: str | None = None
     patches: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class WriteAheadContent:
 def read_write_ahead(
     disk: Disk, home: str, partition_path: Callable[[UUID, int], str | None], report: Report, *, lost_power: bool
 ) -> WriteAheadContent:
-    """After a power cut any part of what was not synced may be missing, and what is behind it is not read."""
+    """Read the entries. After a power cut any part that was not synced may be missing, and entries behind it are not read."""
     content = WriteAheadContent(home)
     sizes: dict[str, int] = {}
     before: int | None = None
@@ -117,7 +117,7 @@ def read_write_ahead(
 
 @dataclass(frozen=True, slots=True)
 class EntrySource:
-    """The file that an entry is from, and who hears what is wrong with it."""
+    """The file of an entry, and the report for findings about it."""
 
     path: str
     report: Report
@@ -144,7 +144,7 @@ def _patch(
 
 
 def _report_rest(path: str, data: bytes, end: int, report: Report, *, lost_power: bool) -> None:
-    """A crash tears the end off; whole entries behind what is none are another matter."""
+    """A crash may tear the last entry; whole entries behind damaged bytes are another finding."""
     found = None if lost_power else next((at for at in _later(data, end) if _is_entry(data, at)), None)
     if found is None:
         what = f"{len(data) - end} bytes are no whole entry"
@@ -159,7 +159,7 @@ def _later(data: bytes, end: int) -> range:
 
 
 def _is_entry(data: bytes, at: int) -> bool:
-    """Whether a whole entry begins at a place."""
+    """True if a whole entry begins there."""
     size = int.from_bytes(data[at + 4 : at + 8], "big")
     end = at + ENTRY_OVERHEAD_BYTES + size
     if end > len(data):

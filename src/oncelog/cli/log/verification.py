@@ -1,4 +1,4 @@
-"""Everything in the log directories of a broker that does not run, compared with everything else."""
+"""Compares the files in the log directories of a broker that does not run with each other."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PROPERTIES = ("version", "cluster.id", "node.id", "directory.id")
 
 @dataclass(frozen=True, slots=True)
 class InspectedPartition:
-    """A partition, where it is, and what was found in it."""
+    """A partition, its directory, and the facts that were read from its files."""
 
     key: PartitionKey
     directory: LogDirectory
@@ -52,7 +52,7 @@ class InspectedPartition:
 
 @dataclass(slots=True)
 class NodeFindings:
-    """What was found, and what a repair needs to know of it."""
+    """The findings, and the facts that a repair needs."""
 
     node: NodeFiles
     findings: list[Finding] = field(default_factory=list)
@@ -73,7 +73,7 @@ def verify_node(
     progress: Progress = lambda _: None,
     only: PartitionKey | None = None,
 ) -> NodeFindings:
-    """Verify the directories of one node, or one partition in them. `report` hears of each finding at once."""
+    """Verify the directories of one node, or one partition in them. `report` is called for each finding at once."""
     found = NodeFindings(read_node(disk, paths))
 
     def say(finding: Finding) -> None:
@@ -356,7 +356,7 @@ class _NodeVerification:
             self._say(Finding(path, what, at_start, severity, offset))
 
     def _check_whole(self) -> None:
-        """What only all partitions together tell."""
+        """Checks that need all partitions."""
         node, state = self._node, self._node.journal.state
         path = f"{node.home}/{JOURNAL}"
         epoch = max((one.facts.epochs.epochs.latest for one in self._found.partitions), default=-1)

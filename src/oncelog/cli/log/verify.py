@@ -1,4 +1,4 @@
-"""`oncelog log verify`: compare everything in the files of a broker that does not run."""
+"""`oncelog log verify`: check the files of a broker that does not run against each other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROGRESS_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path stands for: log directories, one partition in one, or one file; `only_file` is the last."""
+    """The target of a path: log directories, one partition (`only`), or one file (`only_file`)."""
 
     directories: list[str]
     only: PartitionKey | None = None
@@ -48,8 +48,8 @@ def verify(
 ) -> None:
     """Check every batch, index, snapshot, epoch and checkpoint, the journal and the coordinators' logs against each other.
 
-    Nothing is changed. Each finding is a line, with what a start of the broker would do about it. The exit status is 1 if one is
-    damage; what a crash leaves and a start puts right is pending, and no damage.
+    Nothing is changed. Each finding is a line that says what a start of the broker would do about it. The exit status is 1 if a
+    finding is damage. A finding that a crash leaves and a start corrects is pending, and no damage.
     """
     with disk_to_read() as disk:
         target = target_of(disk, paths)
@@ -68,7 +68,7 @@ def verify(
 
 
 def target_of(disk: Disk, paths: list[Path]) -> Target:
-    """What the user named. Raises CommandError for what is neither."""
+    """Read the paths. Raises CommandError for a path that is no log directory, partition or file of one."""
     names = [str(path.absolute()) for path in paths]
     for name in names:
         if not disk.exists(name):
@@ -115,8 +115,8 @@ def summary(found: NodeFindings) -> str:
     batches = sum(one.facts.batch_count for one in found.partitions)
     counted = f"{len(found.partitions)} partitions with {batches} batches were verified"
     damages, pending = len(found.damages), len(found.findings) - len(found.damages)
-    told = ([f"{damages} damaged"] if damages else []) + ([f"{pending} pending"] if pending else [])
-    return f"{counted}: {', '.join(told) if told else 'nothing is wrong'}"
+    counts = ([f"{damages} damaged"] if damages else []) + ([f"{pending} pending"] if pending else [])
+    return f"{counted}: {', '.join(counts) or 'nothing is wrong'}"
 
 
 @contextmanager

@@ -42,7 +42,7 @@ UNIT_MS = {
 
 
 class OutputMode(StrEnum):
-    """Which rows of a result that changes are written, as Spark names it."""
+    """Spark's output modes."""
 
     APPEND = "append"
     UPDATE = "update"
@@ -54,7 +54,7 @@ def command(
         str,
         typer.Argument(
             metavar="FILE.py:FUNCTION",
-            help="It gets a DataFrame for each --from, in order; if it needs only one parameter, one DataFrame of them all.",
+            help="It gets a DataFrame for each --from, in order. With one required parameter it gets one DataFrame of all of them.",
         ),
     ],
     sources: Annotated[list[str], typer.Option("--from", metavar="TOPIC", help="A topic to read; may be repeated.")],
@@ -63,9 +63,9 @@ def command(
         typer.Option(
             "--to",
             metavar="TOPIC",
-            help="A topic to write, made if it is not there. Repeated, FUNCTION returns a tuple of DataFrames in this order, "
-            "a dictionary of them by topic, or one with a column topic. Left out, such a dictionary or column, of topics "
-            "that are there.",
+            help="A topic to write, created if it is not there. With several, FUNCTION returns a tuple of DataFrames in this "
+            "order, a dictionary of DataFrames by topic, or one DataFrame with a column topic. Without --to it returns such a "
+            "dictionary or column, for topics that exist.",
         ),
     ] = None,
     checkpoint: Annotated[
@@ -83,16 +83,18 @@ def command(
             "--transactional-id",
             parser=filled,
             metavar="ID",
-            help="Who writes: one per pipeline, always the same. The output topic's name, where there is one --to.",
+            help="The producer of this pipeline: its own id, always the same. With one --to its name is the default.",
         ),
     ] = None,
     trigger: Annotated[
         str | None,
         typer.Option(
-            "--trigger", metavar="TIME", help='Least time between micro-batches: "10 seconds". As soon as can be.'
+            "--trigger",
+            metavar="TIME",
+            help='The shortest time between micro-batches, such as "10 seconds"; none if not given.',
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Do what is there now, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the records that are there now, then end.")] = False,
     output_mode: Annotated[
         OutputMode, typer.Option("--output-mode", help="For stateful functions, with --checkpoint.")
     ] = OutputMode.APPEND,
@@ -105,14 +107,14 @@ def command(
         typer.Option(
             "--option",
             metavar="NAME=VALUE",
-            help="An option of the source, such as failOnDataLoss=false; may be repeated. docs/spark-options.md has them all.",
+            help="An option of the source, such as failOnDataLoss=false; may be repeated. docs/spark-options.md lists them.",
         ),
     ] = None,
     write_to_input: Annotated[
         bool,
         typer.Option(
             "--write-to-input",
-            help="Let a topic be read and written, which is refused otherwise: FUNCTION reads what it writes, without end.",
+            help="Allow a topic in both --from and --to. FUNCTION then reads its own output, without end.",
         ),
     ] = False,
     master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]",
@@ -121,7 +123,7 @@ def command(
         typer.Option(
             "--bootstrap-server",
             metavar="HOST:PORT,…",
-            help=f"Where the cluster is found. Without it and --config a log is started on {EMBEDDED_ADDRESS} for this run.",
+            help=f"The address of one or more brokers. Without it and --config a log runs on {EMBEDDED_ADDRESS} meanwhile.",
         ),
     ] = None,
     data_dir: Annotated[

@@ -1,4 +1,4 @@
-"""The options of the source that `oncelog run` is given: --option NAME=VALUE."""
+"""The options of the source in `oncelog run`: --option NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FLAGS = {
     "subscribe": "--from",
     "subscribepattern": "--from",
 }
-"""Options, in lower case, in whose place the command line has something of its own."""
+"""The options, in lower case, that the command line has flags for."""
 OFFSETS_MAX, HEADERS, STARTING = "maxoffsetspertrigger", "includeheaders", "startingoffsets"
 STARTS = ("earliest", "latest")
 
 
 @dataclass(frozen=True, slots=True)
 class StatelessArguments:
-    """The arguments that `run_stateless` takes in the place of options, and the options that are left."""
+    """The options that are arguments of `run_stateless`, and the other options."""
 
     include_headers: bool
     starting_offsets: str
@@ -58,7 +58,7 @@ def read_options(given: Sequence[str], offsets_max: int | None, *, has_checkpoin
 
 
 def stateless_arguments(options: Mapping[str, str]) -> StatelessArguments:
-    """Tell apart what a pipeline without a checkpoint takes as arguments. The options are known to be right."""
+    """Divide checked options into the arguments of a pipeline without a checkpoint, and the others."""
     known = {name.lower(): value for name, value in options.items()}
     starting = known.get(STARTING, STARTS[0]).lower()
     taken = {OFFSETS_MAX, HEADERS, *([STARTING] if starting in STARTS else [])}

@@ -1,4 +1,4 @@
-"""Running a user's function over topics: as a streaming query with a checkpoint, or without one."""
+"""Runs a user's function over topics: as a streaming query with a checkpoint, or without one."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ EXPECTED = (
     PySparkException,
     Py4JError,
 )
-"""What may end a pipeline, and is said in a sentence."""
+"""The errors of a pipeline that become a sentence."""
 
 AWAIT_SECONDS = 1
 SENTENCE_CHARACTERS_MAX = 500
 
 QUERY_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-"""Where PySpark writes an error with all frames of Java before it raises it."""
+"""The loggers to which PySpark writes an error with all frames of Java before it raises it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What to run. Without a checkpoint, the offsets committed with the output say where to go on."""
+    """The pipeline to run. Without a checkpoint it goes on from the offsets committed with the output."""
 
     transform: Transform
     name: str
@@ -78,7 +78,7 @@ class Pipeline:
 
 
 def start_spark(name: str, master: str) -> SparkSession:
-    """Start Spark, and say with which Java and how long it took. Raises CommandError."""
+    """Start Spark, and print which Java it uses and how long it took. Raises CommandError."""
     java = announce_java()
     started_s = time.monotonic()
     spark = build_session(app_name=name, master=master, java=java)
@@ -145,7 +145,7 @@ def _run_query(
         try:
             sink(rows, batch_id)
         except Exception as error:
-            # Of what Java hands on there is only a text.
+            # Java hands on only the text of it.
             failures.append(error)
             raise
         assert sink.last_batch is not None, "a batch that was written has a report"
@@ -197,5 +197,5 @@ def pipeline_failure(error: Exception) -> CommandError:
     cause = cause_of(error)
     is_unknown = isinstance(error, OutcomeUnknown) or cause.kind == OutcomeUnknown.__name__
     status = ExitStatus.UNKNOWN if is_unknown else ExitStatus.FAILED
-    told = replace(cause, message=cause.message[:SENTENCE_CHARACTERS_MAX])
-    return CommandError(f"the pipeline stopped: {told}", status)
+    shortened = replace(cause, message=cause.message[:SENTENCE_CHARACTERS_MAX])
+    return CommandError(f"the pipeline stopped: {shortened}", status)

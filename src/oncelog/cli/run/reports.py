@@ -1,4 +1,4 @@
-"""What `oncelog run` says of its micro-batches: a line each, JSON, or, on a terminal, one line that changes."""
+"""The output of `oncelog run`: a line for each micro-batch, JSON, or, on a terminal, one line that changes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from oncelog.spark import BatchReport
 
 RATE_SECONDS = 10.0
-"""Records per second are those of so many seconds."""
+"""The time over which records per second are counted."""
 REDRAWN_PER_SECOND = 4
 
 
-def _not_said(offsets: int) -> None:
-    """A lag changes while nothing is written: lines about micro-batches leave it out."""
+def _ignore_lag(offsets: int) -> None:
+    """Ignore the lag: it is no part of a line about a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reports:
-    """Whoever is told of each micro-batch, and of how many offsets are still to be read where a report does not say it."""
+    """The callbacks for each micro-batch, and for the lag if the reports of micro-batches do not have it."""
 
     batch: Callable[[BatchReport], None]
-    lag: Callable[[int], None] = _not_said
+    lag: Callable[[int], None] = _ignore_lag
 
 
 def plain_reports() -> Reports:
@@ -73,7 +73,7 @@ def json_fields(report: BatchReport) -> dict[str, object]:
 
 @dataclass(slots=True)
 class Rate:
-    """How many records per second there were of late."""
+    """Counts records per second over the last seconds."""
 
     since: float | None = None
     counted: deque[tuple[float, int]] = field(default_factory=deque)
@@ -92,9 +92,9 @@ class Rate:
 
 
 class ProgressLine:
-    """One line on a terminal, drawn anew while the pipeline runs. A micro-batch that was out of the ordinary has its own.
+    """One line on a terminal, redrawn while the pipeline runs. A skipped or repeated micro-batch gets a line of its own.
 
-    What is left on the screen at the end is the line of the last micro-batch.
+    The line of the last micro-batch stays on the screen.
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:

@@ -25,7 +25,7 @@ class UserFile:
     function: str
 
     def check(self, sources: Sequence[str], targets: Sequence[str]) -> None:
-        """Raise CommandError for what can be seen without running it, and so before Spark starts."""
+        """Raises CommandError for mistakes that show without running the file, before Spark starts."""
         try:
             tree = ast.parse(self.path.read_bytes(), str(self.path))
         except (SyntaxError, ValueError) as error:
@@ -57,7 +57,7 @@ class UserFile:
         return found
 
     def _is_named(self, node: ast.AST) -> bool:
-        """Whether a part of the file may give the name its meaning."""
+        """True if a part of the file may define the name."""
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 return node.name == self.function
@@ -93,7 +93,7 @@ def _wrong_use() -> Iterator[None]:
 
 
 def _as_declared(definition: ast.FunctionDef) -> Transform:
-    """A function with the name and the parameters of one that is not run."""
+    """A function with the name and the parameters of the definition, which is not run."""
 
     def declared(*inputs: Any) -> Any:
         raise AssertionError("only its parameters are asked for")

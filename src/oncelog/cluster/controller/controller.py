@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
-from oncelog.cluster.controller import term as controller_term
 from oncelog.cluster.controller.alter_partition import (
     IsrResult,
     WantedIsr,
@@ -20,7 +19,7 @@ from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.leader_elections import ElectionAnswers, ElectionType, elect_leaders
 from oncelog.cluster.controller.partitions import bring_online
 from oncelog.cluster.controller.reassignment import Targets, listed_reassignments, reassign
-from oncelog.cluster.controller.term import ControllerEvent, ControllerSettings, ControllerTerm
+from oncelog.cluster.controller.term import ControllerEvent, ControllerParts, ControllerSettings, ControllerTerm
 from oncelog.cluster.controller.values import ApiError, ReplicaAssignment, TopicPartition
 from oncelog.cluster.controller.watches import event_of
 from oncelog.cluster.counts import ControllerCounts
@@ -64,18 +63,14 @@ INITIAL_CONTROLLER_EPOCH = 0
 PRODUCER_ID_MAX = 2**63 - 1
 
 
-class Needs(controller_term.Needs, Protocol):
-    """What of the broker is needed here."""
-
-
 class Controller:
     """Begin it once the broker is registered, and again after each new session's registration.
 
     Whoever owns the ZooKeeper client hands on what it hears: `watched` and `session_changed`.
     """
 
-    def __init__(self, needs: Needs, settings: ControllerSettings) -> None:
-        self._needs = needs
+    def __init__(self, parts: ControllerParts, settings: ControllerSettings) -> None:
+        self._parts = parts
         self._settings = settings
         self._term: ControllerTerm | None = None
         self._session = 0
@@ -115,7 +110,7 @@ class Controller:
         if watched.path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self.begin()
         elif self._term is not None:
-            event = event_of(watched, self._term, self._needs.random)
+            event = event_of(watched, self._term, self._parts.random)
             if event is not None:
                 self._term.put(event)
 
@@ -258,7 +253,7 @@ class Controller:
         if not isinstance(read, Data):
             return False
         self.controller_id = decode_controller(read.data).broker_id
-        is_own = read.stat.ephemeral_owner == self._needs.zookeeper.session_id
+        is_own = read.stat.ephemeral_owner == self._parts.zookeeper.session_id
         if not is_own:
             self._resign(f"broker {self.controller_id} is the controller")
         elif self._term is None:
@@ -275,7 +270,7 @@ class Controller:
         )
         if session != self._session or not isinstance(owner, Data) or not isinstance(raised, Data):
             return
-        is_own = owner.stat.ephemeral_owner == self._needs.zookeeper.session_id
+        is_own = owner.stat.ephemeral_owner == self._parts.zookeeper.session_id
         if is_own and self._term is None and decode_controller_epoch(raised.data) == epoch:
             self._become_controller(epoch, raised.stat.version)
 
@@ -290,33 +285,33 @@ class Controller:
 
     def _become_controller(self, controller_epoch: int, epoch_version: int) -> None:
         self._resign("it is elected anew")
-        self.controller_id = self._needs.node_id
-        logger.info("broker %d is elected the controller, epoch %d", self._needs.node_id, controller_epoch)
+        self.controller_id = self._parts.node_id
+        logger.info("broker %d is elected the controller, epoch %d", self._parts.node_id, controller_epoch)
 
         def moved() -> None:
             if self._term is term:
                 self._resign("another controller was elected")
                 self.begin()
 
-        term = ControllerTerm(self._needs, self._settings, controller_epoch, epoch_version, self.counts, moved)
+        term = ControllerTerm(self._parts, self._settings, controller_epoch, epoch_version, self.counts, moved)
         self._term = term
         term.begin()
 
     def _resign(self, reason: str) -> None:
         term, self._term = self._term, None
         if term is not None:
-            logger.info("broker %d is the controller no more: %s", self._needs.node_id, reason)
+            logger.info("broker %d is the controller no more: %s", self._parts.node_id, reason)
             self.counts.unclean_elections_before += term.context.unclean_elections
             term.end()
 
     def _znode(self) -> bytes:
-        return ControllerZnode(self._needs.node_id, self._needs.clock.now_ms()).encode()
+        return ControllerZnode(self._parts.node_id, self._parts.clock.now_ms()).encode()
 
     async def _submit(self, request: Request) -> Result:
         """Again, as long as the connection breaks under it, but not in another session."""
         session = self._session
         while True:
-            result = await self._needs.zookeeper.submit(request)
+            result = await self._parts.zookeeper.submit(request)
             if session != self._session:
                 return ZooKeeperError.SESSION_EXPIRED
             if result is not ZooKeeperError.CONNECTION_LOSS:

@@ -31,25 +31,27 @@ class Asking(Protocol):
     def close(self) -> None: ...
 
 
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    clock: Clock
-
-    def open_channel(self, broker_id: int, host: str, port: int) -> Asking: ...
+OpenChannel = Callable[[int, str, int], Asking]
+"""From the id of a broker, and the host and the port of its listener."""
 
 
 class BrokerQueue:
     """Of one broker in one epoch: what was queued for the one before it is lost with it, and need not be said again."""
 
     def __init__(
-        self, needs: Needs, broker: RegisteredBroker, listener: str, timeout_ms: int, on_answer: OnAnswer
+        self,
+        clock: Clock,
+        open_channel: OpenChannel,
+        broker: RegisteredBroker,
+        listener: str,
+        timeout_ms: int,
+        on_answer: OnAnswer,
     ) -> None:
         self.epoch = broker.epoch
-        self._clock = needs.clock
+        self._clock = clock
         reached = address(broker, listener)
         assert reached is not None, "a broker without the listener is left out"
-        self._channel = needs.open_channel(broker.broker_id, *reached)
+        self._channel = open_channel(broker.broker_id, *reached)
         self._timeout_ms = timeout_ms
         self._on_answer = on_answer
         self._waiting: deque[tuple[BrokerRequest, Message]] = deque()
@@ -97,8 +99,17 @@ class BrokerQueue:
 
 
 class BrokerQueues:
-    def __init__(self, needs: Needs, controller_id: int, listener: str, timeout_ms: int, on_answer: OnAnswer) -> None:
-        self._needs = needs
+    def __init__(
+        self,
+        clock: Clock,
+        open_channel: OpenChannel,
+        controller_id: int,
+        listener: str,
+        timeout_ms: int,
+        on_answer: OnAnswer,
+    ) -> None:
+        self._clock = clock
+        self._open_channel = open_channel
         self._listener = listener
         self._timeout_ms = timeout_ms
         self._on_answer = on_answer
@@ -112,7 +123,9 @@ class BrokerQueues:
         if queue is None or queue.epoch != broker.epoch:
             if queue is not None:
                 queue.close()
-            queue = BrokerQueue(self._needs, broker, self._listener, self._timeout_ms, self._answered)
+            queue = BrokerQueue(
+                self._clock, self._open_channel, broker, self._listener, self._timeout_ms, self._answered
+            )
             self._queues[broker.broker_id] = queue
         queue.add(request, self._messages.message(request))
 
@@ -127,7 +140,7 @@ class BrokerQueues:
         """Wait until brokers have answered everything. One that takes too long is waited for once, until it has."""
         if any(queue.is_waited_for for queue in self._queues.values()):
             self._in_time = Parked()
-            await within(self._needs.clock, ANSWERED_WITHIN_MS, self._in_time)
+            await within(self._clock, ANSWERED_WITHIN_MS, self._in_time)
             for queue in self._queues.values():
                 queue.wait_no_longer()
 

@@ -10,10 +10,9 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from oncelog.cluster.controller import loading
-from oncelog.cluster.controller import queues as controller_queues
 from oncelog.cluster.controller.actions import (
     BrokerRequest,
     ControllerWrite,
@@ -25,7 +24,7 @@ from oncelog.cluster.controller.brokers import answered_leader_and_isr
 from oncelog.cluster.controller.context import ControllerContext
 from oncelog.cluster.controller.failover import begin
 from oncelog.cluster.controller.leader_elections import rebalance
-from oncelog.cluster.controller.queues import BrokerQueues
+from oncelog.cluster.controller.queues import BrokerQueues, OpenChannel
 from oncelog.cluster.controller.requests import leader_and_isr_errors, stop_replica_errors
 from oncelog.cluster.controller.topics import complete_deletion, fail_deletion
 from oncelog.cluster.controller.values import LeaderAndIsr, Replica, TopicPartition
@@ -34,7 +33,7 @@ from oncelog.cluster.counts import ControllerCounts
 from oncelog.cluster.zookeeper.session import ZooKeeper
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_config, paths
 from oncelog.coordination import Flow, Parked, start
-from oncelog.environment import Random, Timer
+from oncelog.environment import Clock, Random, Timer
 from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.cluster.controller")
@@ -55,16 +54,16 @@ class ControllerSettings:
     controller_socket_timeout_ms: int = 30_000
 
 
-class Needs(controller_queues.Needs, Protocol):
-    """What of the broker is needed here."""
+class ControllerParts(NamedTuple):
+    """The parts of a broker that its controller works with."""
 
+    clock: Clock
     random: Random
     zookeeper: ZooKeeper
     node_id: int
-
-    def is_unclean_election_enabled(self) -> bool:
-        """What a topic without a setting of its own allows."""
-        ...
+    open_channel: OpenChannel
+    is_unclean_election_enabled: Callable[[], bool]
+    """Whether a topic without a setting of its own allows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +78,21 @@ class ControllerEvent:
 class ControllerTerm:
     def __init__(
         self,
-        needs: Needs,
+        parts: ControllerParts,
         settings: ControllerSettings,
         controller_epoch: int,
         epoch_version: int,
         counts: ControllerCounts,
         on_resigned: Callable[[], None],
     ) -> None:
-        self.context = ControllerContext(needs.node_id, controller_epoch, self)
-        self.zookeeper = ControllerZooKeeper(needs.zookeeper, epoch_version, on_resigned)
+        self.context = ControllerContext(parts.node_id, controller_epoch, self)
+        self.zookeeper = ControllerZooKeeper(parts.zookeeper, epoch_version, on_resigned)
         self.settings = settings
-        self._needs = needs
+        self._parts = parts
         self._queues = BrokerQueues(
-            needs,
-            needs.node_id,
+            parts.clock,
+            parts.open_channel,
+            parts.node_id,
             settings.inter_broker_listener,
             settings.controller_socket_timeout_ms,
             self._answered,
@@ -131,7 +131,7 @@ class ControllerTerm:
         if self._is_over:
             event.refuse()
             return
-        self._events.append((event, self._needs.clock.monotonic_ms()))
+        self._events.append((event, self._parts.clock.monotonic_ms()))
         if not self._is_busy:
             start(self._serve())
 
@@ -139,7 +139,7 @@ class ControllerTerm:
         self._is_busy = True
         while self._events:
             event, came_ms = self._events.popleft()
-            began_ms = self._needs.clock.monotonic_ms()
+            began_ms = self._parts.clock.monotonic_ms()
             self._counts.queued.add(began_ms - came_ms)
             try:
                 await event.serve()
@@ -148,7 +148,7 @@ class ControllerTerm:
             except ZnodeError as error:
                 logger.error("%s was not served: %s", event.name, error)
                 event.refuse()
-            self._counts.served[event.name].add(self._needs.clock.monotonic_ms() - began_ms)
+            self._counts.served[event.name].add(self._parts.clock.monotonic_ms() - began_ms)
             self._queues.keep(self.context.brokers)
         self._is_busy = False
 
@@ -174,7 +174,7 @@ class ControllerTerm:
                 logger.error("whether %s allows unclean elections is unknown: %s", topic, error)
                 continue
             setting = own.get(UNCLEAN_ELECTION)
-            is_enabled = self._needs.is_unclean_election_enabled() if setting is None else setting.lower() == "true"
+            is_enabled = self._parts.is_unclean_election_enabled() if setting is None else setting.lower() == "true"
             allowed[topic] = is_enabled
         return allowed
 
@@ -192,14 +192,14 @@ class ControllerTerm:
     # Its own events
 
     async def _fail_over(self) -> None:
-        snapshot = await loading.load(self.zookeeper, self._needs.random, self.settings.inter_broker_listener)
+        snapshot = await loading.load(self.zookeeper, self._parts.random, self.settings.inter_broker_listener)
         await begin(self.context, snapshot, may_delete_topics=self.settings.delete_topic_enable)
         if self.settings.auto_leader_rebalance_enable:
             self._rebalance_in(FIRST_REBALANCE_MS)
 
     def _rebalance_in(self, delay_ms: int) -> None:
         event = ControllerEvent("automatic rebalance of leaders", self._rebalance)
-        self._timer = self._needs.clock.call_later(delay_ms, lambda: self.put(event))
+        self._timer = self._parts.clock.call_later(delay_ms, lambda: self.put(event))
 
     async def _rebalance(self) -> None:
         await rebalance(self.context, self.settings.leader_imbalance_per_broker_percentage)

@@ -11,7 +11,7 @@ from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.cluster.membership import ClusterMembership
 from oncelog.cluster.replicas.replicas import Told
-from oncelog.replication import LeaderAndIsrTold
+from oncelog.replication import LeaderAndIsrState
 from oncelog.wire import ErrorCode
 
 
@@ -48,8 +48,8 @@ def refusal(request: Request, error: ErrorCode) -> Any:
     return request.answer(error_code=error, topics=())
 
 
-def _state(state: Any) -> LeaderAndIsrTold:
-    return LeaderAndIsrTold(
+def _state(state: Any) -> LeaderAndIsrState:
+    return LeaderAndIsrState(
         state.leader,
         state.leader_epoch,
         state.isr,

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 from uuid import UUID
 
-from oncelog.broker.operations import NO_LEADER
 from oncelog.broker.request import Request, milliseconds
+from oncelog.broker.view import NO_LEADER
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.zookeeper.asking import within

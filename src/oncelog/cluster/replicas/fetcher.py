@@ -27,9 +27,9 @@ from oncelog.replication import (
     AskOffsets,
     BeginAgain,
     EpochEnd,
-    FetchAsked,
     FetchedFromLeader,
     Follower,
+    FollowerFetch,
     Step,
     Truncate,
 )
@@ -188,7 +188,7 @@ class LeaderFetcher:
         finally:
             patience.end()
 
-    async def _answer(self, channel: Channel, asked: FetchAsked) -> Any:
+    async def _answer(self, channel: Channel, asked: FollowerFetch) -> Any:
         self._under_way = channel
         try:
             timeout_ms = self._settings.timeout_ms + self._settings.wait_max_ms
@@ -227,7 +227,7 @@ class LeaderFetcher:
     def _wait_ms(self, most_ms: int) -> int:
         return self._follower.until_next_ms(self._now_ms(), most_ms)
 
-    def _fetch(self, asked: FetchAsked) -> Any:
+    def _fetch(self, asked: FollowerFetch) -> Any:
         types = message_module(FETCH, FETCH_VERSION, "request")
         topics: defaultdict[UUID, list[Any]] = defaultdict(list)
         for (_, index), one in asked.partitions.items():

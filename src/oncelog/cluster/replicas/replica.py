@@ -20,7 +20,7 @@ from oncelog.replication import (
     AlterPartition,
     AlterPartitionAnswer,
     IsrState,
-    LeaderAndIsrTold,
+    LeaderAndIsrState,
     LeaderReplica,
     preferred_read_replica,
 )
@@ -65,7 +65,7 @@ class HostedReplica:
 
     # --- what the controller says
 
-    def lead(self, told: LeaderAndIsrTold) -> None:
+    def lead(self, told: LeaderAndIsrState) -> None:
         """Lead under this epoch from now on. Nothing fetches for the replica any more."""
         partition = self.partition
         partition.log.lead(told.leader_epoch)
@@ -83,7 +83,7 @@ class HostedReplica:
         self._advance()
         partition.wake()
 
-    def follow(self, told: LeaderAndIsrTold) -> None:
+    def follow(self, told: LeaderAndIsrState) -> None:
         """Follow another broker, or nobody, from now on."""
         partition = self.partition
         self.state.follow(told)

@@ -11,7 +11,6 @@ from uuid import UUID
 
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from oncelog.broker.view import UNKNOWN, Leadership
 from oncelog.cluster.order_checks import OrderCheck
 from oncelog.cluster.replicas.fetchers import Fetchers
@@ -21,12 +20,10 @@ from oncelog.cluster.zookeeper.asking import SessionEndedError
 from oncelog.coordination import start
 from oncelog.coordination.flows import OneAtATime
 from oncelog.environment import DiskError
-from oncelog.replication import Becomes, LeaderAndIsrTold, decide
+from oncelog.replication import Becomes, LeaderAndIsrState, decide
 from oncelog.wire import ErrorCode
 
 if TYPE_CHECKING:
-    from oncelog.broker.coordinators.elections import Elections
-    from oncelog.broker.coordinators.transactions import Transactions
     from oncelog.environment import Clock
 
 logger = logging.getLogger("oncelog.broker")
@@ -43,7 +40,7 @@ class Told:
     topic: str
     topic_id: UUID
     index: int
-    state: LeaderAndIsrTold
+    state: LeaderAndIsrState
 
     @property
     def key(self) -> tuple[str, int]:
@@ -336,7 +333,7 @@ class Replicas:
         self._fetchers.stop()
 
 
-def _newer(known: Leadership, told: LeaderAndIsrTold) -> Leadership:
+def _newer(known: Leadership, told: LeaderAndIsrState) -> Leadership:
     """What clients are told of a partition that they know.
 
     UpdateMetadata says the same, but comes later: meanwhile a broker that leads no more would send them to itself.
@@ -344,36 +341,3 @@ def _newer(known: Leadership, told: LeaderAndIsrTold) -> Leadership:
     if known is UNKNOWN or told.leader_epoch <= known.leader_epoch:
         return known
     return known._replace(leader=told.leader, leader_epoch=told.leader_epoch, isr=told.isr)
-
-
-class Needs(Protocol):
-    """What of the broker is needed here."""
-
-    group_elections: Elections
-    transactions: Transactions
-
-
-class Elected:
-    """Tells the coordinators."""
-
-    def __init__(self, broker: Needs) -> None:
-        self._broker = broker
-
-    def elected(self, partition: Partition, leader_epoch: int) -> None:
-        elections = self._elections(partition.topic)
-        if elections is not None:
-            elections.elected(partition.index, leader_epoch)
-
-    def resigned(self, partition: Partition, leader_epoch: int | None) -> None:
-        elections = self._elections(partition.topic)
-        if elections is not None:
-            elections.resigned(partition.index, leader_epoch)
-
-    def leaders_changed(self) -> None:
-        """What waited for partitions without a leader has its turn."""
-        self._broker.transactions.leaders_changed()
-
-    def _elections(self, topic: str) -> Elections | None:
-        if topic == TRANSACTION_STATE:
-            return self._broker.transactions.elections
-        return self._broker.group_elections if topic == CONSUMER_OFFSETS else None

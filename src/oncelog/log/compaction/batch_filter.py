@@ -80,9 +80,9 @@ class HeaderCheck:
         self._last_epoch = -1
 
     def problem(self, header: BatchHeader, end_offset: int) -> str | None:
-        """What cannot be right in a segment that ends at `end_offset`; None if nothing is.
+        """The fault of a header in a segment that ends at `end_offset`; None if there is none.
 
-        That a batch does not begin before the one in front of it ends, whoever reads them has seen.
+        The reader has seen already that no batch begins before the end of the one in front of it.
         """
         if header.next_offset > end_offset:
             return f"the offset is {header.base_offset}"
@@ -96,7 +96,7 @@ class HeaderCheck:
 
 
 class LastRecord(NamedTuple):
-    """What has to stay of a producer: the batch with its last data, or if it has none, a marker with its epoch."""
+    """The record of a producer that has to stay: the batch with its last data, or without one, a marker with its epoch."""
 
     data_offset: int | None
     epoch: int
@@ -132,7 +132,7 @@ class BatchFilter:
         self._new_horizon_ms = now_ms + delete_retention_ms
 
     def kept(self, batch: ScannedBatch, end_offset: int) -> KeptBatch | None:
-        """What stays of a batch. The one that reaches `end_offset` stays, if need be without records: so no segment ends
+        """The part of a batch that stays. The one that reaches `end_offset` stays, if need be without records: so no segment ends
         before the next one begins.
 
         Raises RecordsError for records that cannot be read.

@@ -46,7 +46,7 @@ Step = CleaningWork | CleaningSync
 
 
 class CleaningSource:
-    """What of a log a cleaning needs, as it was when the cleaning began."""
+    """The parts of a log that a cleaning needs, as they were when it began."""
 
     __slots__ = ("aborted", "config", "directory", "epochs", "last_records", "segments")
 
@@ -107,7 +107,7 @@ class Cleaning:
         self.bytes_before = self.bytes_written = 0
 
     def steps(self) -> Iterator[Step]:
-        """What has to be done before each next step is asked for. The last one is followed by `finish`.
+        """Yields the work to do before the next step is asked for. `finish` follows the last step.
 
         Raises DiskError, and UncleanableError for batches that cannot be read.
         """
@@ -245,7 +245,7 @@ class Cleaning:
 
 
 def _place_of(segment: Segment, offset: int) -> tuple[int, int]:
-    """Where the batch that contains `offset` begins, or would, and the offset expected there."""
+    """The position of the batch that contains `offset`, or would, and the offset expected there."""
     if offset <= segment.base_offset:
         return 0, segment.base_offset
     found = segment.position_of(offset)

@@ -65,7 +65,7 @@ class OffsetMap:
         return self._offsets[self._slot_of(blake2b(key, digest_size=HASH_BYTES).digest())] - 1
 
     def _slot_of(self, digest: bytes) -> int:
-        """Where the key is, or would be. First every four bytes of the hash name a slot, then slots come in their order."""
+        """The slot of a key, or a free one for it. Every four bytes of the hash name a slot; then slots come in their order."""
         offsets, hashes, slots = self._offsets, self._hashes, self._slots
         for at in range(_PROBES + 1):
             slot = int.from_bytes(digest[at : at + _PROBE_BYTES], "big") % slots

@@ -67,7 +67,7 @@ def _finish(disk: Disk, directory: str, base_offset: int) -> None:
 
 
 def _end_offset(disk: Disk, directory: str, base_offset: int) -> int:
-    """Where the new segment ends, which is where the last of the old ones did."""
+    """The end offset of the new segment, which is that of the last old one."""
     path = f"{directory}/{offset_name(base_offset, LOG)}{SWAP}"
     file = disk.open(path)
     try:

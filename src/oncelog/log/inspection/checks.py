@@ -24,7 +24,7 @@ OFFSET_ENTRY, TIME_ENTRY, TRANSACTION_ENTRY = Struct(">ii"), Struct(">qi"), Stru
 
 
 class Problem(NamedTuple):
-    """What is wrong with an index, at which of its bytes, and the offset of the marker it is about, if there is one."""
+    """A fault of an index, its byte in the file, and the offset of the marker that it is about, if there is one."""
 
     position: int
     what: str
@@ -45,7 +45,7 @@ class IndexEntries:
 
     @property
     def position(self) -> int:
-        """Where the next entry is."""
+        """The position of the next entry."""
         return self.count * self._entry.size
 
     @property
@@ -176,10 +176,10 @@ class TimeIndexCheck:
 def check_transaction_index(
     disk: Disk, path: str, wanted: Sequence[AbortedTransaction], *, is_exact: bool, is_compacted: bool
 ) -> Problem | None:
-    """Whether the file has just the aborted transactions whose markers are in the segment.
+    """Compare the file with the aborted transactions whose markers are in the segment; None if they are the same.
 
-    Without `is_exact` the beginnings of transactions are not known, and entries are told by producer and marker. Where the
-    log `is_compacted`, the file may have more: the records of a transaction that was aborted are gone, or its marker is.
+    Without `is_exact` the first offsets of transactions are not known: entries are matched by producer and marker. Where the log
+    `is_compacted`, the file may have more: the records of an aborted transaction are gone, or its marker is.
     """
     entries = IndexEntries(disk, path, TRANSACTION_ENTRY)
     try:
@@ -225,7 +225,7 @@ class EpochCheck:
     def __init__(self, in_file: LeaderEpochs | None, epoch_max: int | None) -> None:
         self.wrong: list[WrongEpoch] = []
         self.epochs = LeaderEpochs()
-        """Those of the batches, as the file should have them."""
+        """The epochs of the batches, as the file should have them."""
         self.disagreement: tuple[int, int, int] | None = None
         """The first offset at which the file says another epoch than its batch; what the file says, what the batch."""
         self.in_file = in_file
@@ -258,14 +258,14 @@ class EpochCheck:
             self.disagreement = (offset, said, epoch)
 
     def _right(self, offset: int, following: int | None) -> int:
-        """What the file says, if that is between the epochs before and behind."""
+        """The file's epoch, if it is between the epochs before and behind."""
         said = -1 if self.in_file is None else self.in_file.epoch_of(offset)
         is_possible = said >= self._last and (following is None or said <= max(following, self._last))
         return said if is_possible else max(self._last, 0)
 
 
 def read_epochs(disk: Disk, directory: str, report: Report) -> LeaderEpochs | None:
-    """What the checkpoint says; None if it makes no sense."""
+    """Read the checkpoint; None if it makes no sense."""
     path = f"{directory}/{LEADER_EPOCHS}"
     try:
         starts = read_epoch_starts(disk, path)
@@ -312,7 +312,7 @@ class ProducerCheck:
         self._lost_below = base_offset
 
     def _begin(self, base_offset: int) -> bool:
-        """What came before the log is known from the snapshot at its beginning alone."""
+        """Load the producers from before the log: only the snapshot at its beginning has them."""
         while self._left and self._left[0] < base_offset:
             self._left.pop(0)
         if not self._left or self._left[0] != base_offset:

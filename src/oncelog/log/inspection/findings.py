@@ -18,7 +18,7 @@ class Severity(Enum):
 
 
 class AtStart(StrEnum):
-    """What a start does about it."""
+    """The action of a start."""
 
     CORRECTS = "a start takes oncelog-checkpoint's word instead"
     CUTS = "a start cuts it off"
@@ -33,7 +33,7 @@ class AtStart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong in the file `path`, and where: an offset of the log, a byte of the file."""
+    """A fault in the file `path`, at an offset of the log and a byte of the file."""
 
     path: str
     what: str
@@ -48,11 +48,11 @@ Report = Callable[[Finding], None]
 
 @dataclass(frozen=True, slots=True)
 class KnownOfPartition:
-    """What the rest of the data directory says of a partition.
+    """Facts about a partition from the rest of the data directory.
 
-    `was_clean`: the broker closed it, and everything below the recovery point is all there is. Below `gaps_below`
-    compaction may have left gaps. `lost_power`: what was not durable may be gone in any part. `leader_epoch_max` is None where the
-    journal is not at hand. `has_own_checkpoint`: a start knows which transactions were aborted.
+    `was_clean`: the broker closed it, and the log ends at the recovery point. Compaction may have left gaps below `gaps_below`.
+    `lost_power`: bytes that were not durable may be gone in any part. `leader_epoch_max` is None without the journal.
+    `has_own_checkpoint`: a start knows which transactions were aborted.
     """
 
     name: str
@@ -68,7 +68,7 @@ class KnownOfPartition:
 
 @dataclass(slots=True)
 class SegmentFacts:
-    """What was found in a segment. `end_offset` is where it should end, if that is known.
+    """Facts about a segment. `end_offset` is its end, if the end is known.
 
     `is_exact`: every transaction in it is known from its beginning.
     """

@@ -37,7 +37,7 @@ INDEXES = (OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
 
 @dataclass(slots=True)
 class PartitionFacts:
-    """What was found in a partition."""
+    """Facts about a partition."""
 
     directory: str
     segments: list[SegmentFacts]
@@ -55,7 +55,7 @@ class PartitionFacts:
 
 Watch = Callable[[ScannedBatch], None]
 Progress = Callable[[int], None]
-"""Told of so many bytes that were read."""
+"""Called with the number of bytes that were read."""
 
 
 def inspect_partition(
@@ -323,19 +323,19 @@ class _Inspection:
             self._say(path, what, at_start, offset=offset, severity=self._derived(offset + 1))
 
     def _is_possible(self, epoch: int) -> bool:
-        """Whether a start cannot tell that there was no such leader epoch."""
+        """True if a start cannot tell that there was no such leader epoch."""
         epoch_max = self._known.leader_epoch_max
         return EPOCH_MIN <= epoch <= (EPOCH_MAX if epoch_max is None else epoch_max)
 
     def _severity_of(self, problem: Problem, *, is_last: bool) -> Severity:
-        """What an index of the active segment says is made anew by a start after a crash, but for markers that were durable."""
+        """PENDING for an index that a start after a crash makes anew; DAMAGE if its markers were durable."""
         if problem.offset is not None:
             return self._derived(problem.offset + 1)
         is_loose = not self._known.was_clean and (is_last or self._facts.end_offset > self._known.recovery_point)
         return Severity.PENDING if is_loose else Severity.DAMAGE
 
     def _derived(self, end_offset: int) -> Severity:
-        """What follows from batches that may not have been durable is made anew by a start."""
+        """PENDING for a file that follows from batches which may not have been durable: a start makes it anew."""
         known = self._known
         is_loose = not known.was_clean and end_offset > known.recovery_point
         return Severity.PENDING if is_loose else Severity.DAMAGE

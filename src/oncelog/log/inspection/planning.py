@@ -34,7 +34,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What a repair gives up: offsets `first_offset` to `next_offset` - 1, and the bytes that were in their place."""
+    """Offsets that a repair gives up, `first_offset` to `next_offset` - 1, and the size of the bytes in their place."""
 
     path: str
     first_offset: int
@@ -45,7 +45,7 @@ class Loss:
 
 @dataclass(slots=True)
 class PartitionPlan:
-    """What has to be written anew in a partition, what is lost with it, and batches that are as they were written again."""
+    """Replacements in a partition's files, offsets that are lost, and the number of batches that are restored as written."""
 
     facts: PartitionFacts
     known: KnownOfPartition
@@ -57,7 +57,7 @@ class PartitionPlan:
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends afterwards: never below what was given out, as far as that is known."""
+        """The end of the log afterwards: never below an offset that was given out, as far as that is known."""
         return max([self.facts.end_offset, *(loss.next_offset for loss in self.losses)])
 
 
@@ -115,7 +115,7 @@ def _plan_damage(
 
 
 def _next_offset(damage: Damage, known: KnownOfPartition) -> int:
-    """Where the offsets end that are lost. At the end of a log what was durable, and what the batch itself says, count."""
+    """The end of the lost offsets. At the end of a log the recovery point and the header of the batch itself count."""
     if damage.next_offset is not None:
         return damage.next_offset
     return max(damage.first_offset, known.recovery_point, damage.expected_next or 0)

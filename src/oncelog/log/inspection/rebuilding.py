@@ -122,7 +122,7 @@ def _copy(source: File, target: File, position: int, end: int) -> None:
 
 
 def _make_durable(disk: Disk, directory: str) -> None:
-    """What a killed broker wrote may be in the page cache alone, and the recovery point is to be behind it."""
+    """Sync the log's files: bytes of a killed broker may be in the page cache alone, and the recovery point will be behind them."""
     for name in disk.list_directory(directory):
         if offset_of(name, LOG) is not None:
             file = disk.open(f"{directory}/{name}")
@@ -196,7 +196,7 @@ def _write_indexes(
 
 
 def _with_beginning(entry: AbortedTransaction, kept: Mapping[int, AbortedTransaction]) -> AbortedTransaction:
-    """What began among records that are lost is known from the old index alone."""
+    """The entry with its true first offset: if that is among lost records, only the old index knows it."""
     before = kept.get(entry.last_offset)
     if before is None or before.producer_id != entry.producer_id or before.first_offset > entry.first_offset:
         return entry
@@ -204,7 +204,7 @@ def _with_beginning(entry: AbortedTransaction, kept: Mapping[int, AbortedTransac
 
 
 def index_contents(disk: Disk, segment: SegmentFacts, known: KnownOfPartition) -> tuple[bytes, bytes]:
-    """What the offset index and the time index of a segment have to be, as an append would have made them."""
+    """The offset index and the time index of a segment, as appends would have written them."""
     offsets, times = bytearray(), bytearray()
     since_bytes, last_ms = 0, NO_TIMESTAMP
     max_ms, max_offset = NO_TIMESTAMP, segment.base_offset

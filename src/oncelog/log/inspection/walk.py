@@ -17,7 +17,7 @@ from oncelog.records.batch import LENGTH_PREFIX_BYTES, MAGIC, check_body
 
 
 def problem_inside(batch: ScannedBatch, *, has_gaps: bool) -> str | None:
-    """What is wrong with the records of a batch; None if nothing is. A batch without records keeps its offsets alone."""
+    """The fault of a batch's records; None if there is none. A batch without records only keeps its offsets."""
     header = batch.header
     begin = batch.position_in_data
     data = batch.data[begin : begin + header.size_bytes]
@@ -69,9 +69,9 @@ class Damage:
     reason: str
     healed: bytes | None = None
     is_torn: bool = False
-    """Whether it looks like an append that a crash interrupted: a batch that ends too early, or zeros, and nothing behind."""
+    """True if it looks like an append that a crash interrupted: a batch that ends too early, or zeros, and nothing behind."""
     expected_next: int | None = None
-    """Where the damaged batch's own header says that it ends, if the header makes sense."""
+    """The end offset by the damaged batch's own header, if the header makes sense."""
 
     @property
     def size_bytes(self) -> int:
@@ -135,7 +135,7 @@ class SegmentWalk:
         return ScannedBatch(self.position, header, self._data, at)
 
     def _header(self, position: int) -> BatchHeader | None:
-        """What would be the header at `position`, if it could be one."""
+        """The header at `position`, if the bytes can be one."""
         at = position - self._start
         if at < 0 or at + HEADER_BYTES > len(self._data):
             if position + HEADER_BYTES > self._end:
@@ -189,13 +189,13 @@ class SegmentWalk:
         return header.base_offset == self.next_offset or self._is_gap(header)
 
     def _is_gap(self, header: BatchHeader) -> bool:
-        """Whether a batch that is whole may begin behind the expected offset, for compaction took what was before it."""
+        """True if a whole batch may begin behind the expected offset, because compaction took the batches before it."""
         if not self.next_offset < header.base_offset <= self._gaps_below:
             return False
         return self._is_true(header, header.base_offset)
 
     def _is_true(self, header: BatchHeader, base_offset: int) -> bool:
-        """Whether what follows a batch agrees that it begins at `base_offset`."""
+        """True if the bytes behind a batch agree that it begins at `base_offset`."""
         end_offset = base_offset + header.last_offset_delta + 1
         following = self._following(header)
         if following is not None:
@@ -233,7 +233,7 @@ class SegmentWalk:
         return Damage(position, position, expected, header.base_offset, "batches are missing")
 
     def _is_confirmed(self, header: BatchHeader) -> bool:
-        """Whether something behind a batch says where it ends."""
+        """True if anything behind a batch tells where it ends."""
         return self._following(header) is not None or self._end_offset is not None
 
     def _broken(self) -> Damage:
@@ -260,7 +260,7 @@ class SegmentWalk:
         return self._healed(damage)
 
     def _offset_of(self, position: int, header: BatchHeader) -> int:
-        """Where a batch behind damage begins. The CRC does not cover what it says of that, and what follows may know better."""
+        """The base offset of a batch behind damage. No CRC covers its own word for it, and the batches behind may know better."""
         said, count = header.base_offset, header.last_offset_delta + 1
         end_offset, is_sure = self._end_by_what_follows(position + header.size_bytes)
         if self._has_gaps or end_offset is None or end_offset == said + count or end_offset - count < self.next_offset:

@@ -1,22 +1,21 @@
-"""Where a read starts or ends, as the options say it."""
+"""The start and the end of a read, from the options."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oncelog.client.values import OffsetSpec
 from oncelog.spark.offsets import SPECIFICATIONS, Offsets, from_json, from_tree
-from oncelog.spark.options.table import OptionError
-from oncelog.spark.options.values import OptionValues, natural
+from oncelog.spark.options.table import OptionError, OptionValues, natural
 
 EXAMPLE = 'JSON such as {"topic": {"0": 23}, "other": "earliest"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Where reading starts or ends: one rule for all partitions, or one for each.
+    """The start or the end of a read: one rule for all partitions, or one for each.
 
     `everywhere` is an OffsetSpec. `offsets` holds offsets or OffsetSpecs, and `topics` the OffsetSpecs of whole topics, which
     are none of those. A time is in milliseconds; `timestamp_ms` is
@@ -43,7 +42,7 @@ class Boundary:
 
 
 def starting(options: OptionValues, *, streaming: bool) -> Boundary:
-    """Where to start. Raises OptionError."""
+    """The start of a read. Raises OptionError."""
     default = OffsetSpec.LATEST if streaming else OffsetSpec.EARLIEST
     boundary = _boundary(options, "starting", default)
     if not streaming and boundary.has_latest:
@@ -52,7 +51,7 @@ def starting(options: OptionValues, *, streaming: bool) -> Boundary:
 
 
 def ending(options: OptionValues, *, streaming: bool) -> Boundary:
-    """Where a batch read ends; a stream has no end. Raises OptionError."""
+    """The end of a batch read; a stream has no end. Raises OptionError."""
     if streaming:
         names = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
         given = next((name for name in names if options.is_given(name)), None)
@@ -73,10 +72,7 @@ def _boundary(options: OptionValues, which: str, default: OffsetSpec) -> Boundar
         return Boundary(timestamp_ms=timestamp_ms, option=f"{which}Timestamp")
     if timestamps_ms is not None:
         return Boundary(timestamps_ms=timestamps_ms, option=f"{which}OffsetsByTimestamp")
-    name = f"{which}Offsets"
-    if isinstance(by_offset, _Given):
-        return Boundary(offsets=by_offset.offsets, topics=by_offset.topics, option=name)
-    return Boundary(everywhere=default if by_offset is None else by_offset, option=name)
+    return replace(by_offset or Boundary(everywhere=default), option=f"{which}Offsets")
 
 
 def _times(text: str) -> Offsets:
@@ -86,35 +82,27 @@ def _times(text: str) -> Offsets:
     return times
 
 
-@dataclass(frozen=True, slots=True)
-class _Given:
-    """Offsets from JSON: offsets of their partitions, or one OffsetSpec for all of them."""
-
-    offsets: Offsets
-    topics: dict[str, OffsetSpec]
-
-
-def _offsets(which: str) -> Callable[[str], _Given | OffsetSpec]:
+def _offsets(which: str) -> Callable[[str], Boundary]:
     words = {"starting": "earliest, latest", "ending": "latest"}[which]
 
-    def read(text: str) -> _Given | OffsetSpec:
+    def read(text: str) -> Boundary:
         word = text.strip().lower()
         if word in SPECIFICATIONS:
-            return SPECIFICATIONS[word]
+            return Boundary(everywhere=SPECIFICATIONS[word])
         if not word.startswith("{"):
             raise ValueError(f"{words} or {EXAMPLE}")
         try:
             given = _given(json.loads(text))
         except ValueError as error:
             raise ValueError(f"{words} or {EXAMPLE} ({error})") from None
-        if any(offset < OffsetSpec.EARLIEST for offset in given.offsets.values()):
+        if any(offset < OffsetSpec.EARLIEST for offset in (given.offsets or {}).values()):
             raise ValueError("offsets, or -1 for the latest and -2 for the earliest")
         return given
 
     return read
 
 
-def _given(tree: Mapping[str, object]) -> _Given:
+def _given(tree: Mapping[str, object]) -> Boundary:
     """Raises ValueError."""
     topics: dict[str, OffsetSpec] = {}
     for topic, said in tree.items():
@@ -123,7 +111,8 @@ def _given(tree: Mapping[str, object]) -> _Given:
             if word not in SPECIFICATIONS:
                 raise ValueError(f"topic {topic!r}: {said!r} is not earliest or latest")
             topics[topic] = SPECIFICATIONS[word]
-    return _Given(from_tree({topic: said for topic, said in tree.items() if topic not in topics}), topics)
+    offsets = from_tree({topic: said for topic, said in tree.items() if topic not in topics})
+    return Boundary(offsets=offsets, topics=topics)
 
 
 def _per_partition(text: str) -> Offsets:

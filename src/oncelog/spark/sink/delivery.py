@@ -1,10 +1,14 @@
-"""What was encoded and what was sent, counted so that the two can be compared."""
+"""Encoded micro-batches, and sending them under one producer identity after the other, as often as it takes.
+
+Both the encoded and the sent records are counted for each target, so that the two can be compared.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import StorageLevel
@@ -12,13 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, functions
 
 from oncelog.client import BatchSender, ProducerIdentity, TopicPartition
-from oncelog.client.security import Security
 from oncelog.client.values import TransactionVersion
 from oncelog.spark import plan
 from oncelog.spark.plan import Mode
-from oncelog.spark.session.python_worker import settled
+from oncelog.spark.session.python_worker import frozen_after
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.sink.encoding import ENCODED_SCHEMA, PROBLEM, UNWRITABLE, EncodedBatch, RowEncoder
+from oncelog.spark.sink.settings import SinkSettings
 from oncelog.spark.sink.writable import RowError
 
 CHECKSUM_MODULUS = 1 << 63
@@ -26,7 +30,7 @@ CHECKSUM_MODULUS = 1 << 63
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Of one target: records, batches, bytes, and the sum of the batches' checksums."""
+    """The records, batches and bytes of one target, and the sum of its batches' checksums."""
 
     records: int = 0
     batches: int = 0
@@ -53,6 +57,10 @@ def tally(counts: Iterable[tuple[int, Count]]) -> Tally:
     return total
 
 
+def count_of(batch: EncodedBatch) -> Count:
+    return Count(batch.records, 1, len(batch.data), batch.crc)
+
+
 def summed(counts: Tally) -> Count:
     total = Count()
     for count in counts.values():
@@ -61,7 +69,7 @@ def summed(counts: Tally) -> Count:
 
 
 def difference(encoded: Tally, sent: Tally) -> str | None:
-    """What is wrong, in words; None if exactly what was encoded was sent."""
+    """The difference in a sentence; None if exactly the encoded records were sent."""
     for target in sorted(encoded.keys() | sent.keys()):
         expected, found = encoded.get(target, Count()), sent.get(target, Count())
         if expected != found:
@@ -73,7 +81,7 @@ def difference(encoded: Tally, sent: Tally) -> str | None:
 
 SPARK_ERRORS = (PySparkException, Py4JError)
 PIECE_BYTES_MAX = 64 * 1024 * 1024
-"""So many encoded bytes come to the driver at once."""
+"""The driver collects about this many encoded bytes at once."""
 
 
 class BatchDeliveryFailed(Exception):
@@ -81,52 +89,50 @@ class BatchDeliveryFailed(Exception):
 
 
 class DeliveryChanged(BatchDeliveryFailed):
-    """What was sent is not what was encoded: Spark has computed part of it again, and otherwise."""
+    """The sent records differ from the encoded ones: Spark has computed some of them again, with another result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producing:
-    """What whoever sends has to know. Without a transactional id it is no transaction, and visible at once."""
+    """The settings of a sender. Without a transactional id there is no transaction, and records are visible at once."""
 
-    bootstrap_servers: str
+    settings: SinkSettings
     transactional_id: str | None
-    client_id: str
-    request_timeout_ms: int
-    delivery_timeout_ms: int
     identity: ProducerIdentity
     version: TransactionVersion
-    security: Security
 
 
-class BatchDelivery(Protocol):
-    """An encoded micro-batch and the way it is sent."""
+class BatchDelivery(ABC):
+    """An encoded micro-batch and the way it is sent.
+
+    `counts` has the encoded records by target, a number in `partitions`; `unwritable` is the number of records that could not be
+    written to theirs.
+    """
+
+    mode = Mode.DRIVER_PUMP
+
+    def __init__(self, counts: Tally, unwritable: int, partitions: tuple[TopicPartition, ...]) -> None:
+        self.counts = counts
+        self.unwritable = unwritable
+        self.partitions = partitions
 
     @property
-    def mode(self) -> Mode: ...
+    def written(self) -> list[TopicPartition]:
+        """The partitions that get records."""
+        return [self.partitions[target] for target in self.counts]
 
-    @property
-    def counts(self) -> Tally:
-        """What was encoded, by target."""
-        ...
-
-    @property
-    def unwritable(self) -> int:
-        """How many records could not be written where they were to go."""
-        ...
-
+    @abstractmethod
     def send(self, producing: Producing) -> Tally:
-        """Send all of it; return when all of it is acknowledged and nobody can send any more.
+        """Send all of it; return when all of it is acknowledged and no task can send any more.
 
         Raises BatchDeliveryFailed, or what the client raises.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Free what was kept for sending again."""
-        ...
 
 
-class DriverPump:
+class DriverSender:
     """The driver's connection, kept from one transaction to the next."""
 
     def __init__(self) -> None:
@@ -158,15 +164,16 @@ class DriverPump:
 
 
 def open_sender(producing: Producing) -> BatchSender:
+    settings = producing.settings
     return BatchSender(
-        producing.bootstrap_servers,
+        settings.bootstrap_servers,
         producing.transactional_id,
         producing.identity,
         producing.version,
-        client_id=producing.client_id,
-        request_timeout_ms=producing.request_timeout_ms,
-        delivery_timeout_ms=producing.delivery_timeout_ms,
-        security=producing.security,
+        client_id=settings.client_id,
+        request_timeout_ms=settings.request_timeout_ms,
+        delivery_timeout_ms=settings.delivery_timeout_ms,
+        security=settings.security,
     )
 
 
@@ -176,8 +183,7 @@ def send_all(sender: BatchSender, batches: Iterable[EncodedBatch], partitions: t
     waiting: dict[TopicPartition, list[Any]] = {}
     waiting_bytes = 0
     for batch in batches:
-        count = Count(batch.records, 1, len(batch.data), batch.crc)
-        sent[batch.target] = sent.get(batch.target, Count()).plus(count)
+        sent[batch.target] = sent.get(batch.target, Count()).plus(count_of(batch))
         waiting.setdefault(partitions[batch.target], []).append(batch.data)
         waiting_bytes += len(batch.data)
         if waiting_bytes >= SEND_BYTES:
@@ -195,45 +201,32 @@ def send_all(sender: BatchSender, batches: Iterable[EncodedBatch], partitions: t
 
 
 SEND_BYTES = 8 * 1024 * 1024
-"""How much is handed to the client at once: the first batches of many partitions then leave in one request."""
+"""The client gets this much at once: the first batches of many partitions then leave in one request."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedBatches:
+class CollectedBatches(BatchDelivery):
     """Batches in the driver's memory, sent by the driver."""
 
-    batches: list[EncodedBatch]
-    counts: Tally
-    partitions: tuple[TopicPartition, ...]
-    pump: DriverPump
-    unwritable: int
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.DRIVER_PUMP
+    def __init__(
+        self,
+        batches: list[EncodedBatch],
+        partitions: tuple[TopicPartition, ...],
+        driver: DriverSender,
+        unwritable: int = 0,
+    ) -> None:
+        super().__init__(tally((batch.target, count_of(batch)) for batch in batches), unwritable, partitions)
+        self._batches = batches
+        self._driver = driver
 
     def send(self, producing: Producing) -> Tally:
-        return self.pump.send(self.batches, self.partitions, producing)
-
-    def close(self) -> None:
-        return
-
-
-def collected(
-    batches: list[EncodedBatch], partitions: tuple[TopicPartition, ...], pump: DriverPump, unwritable: int
-) -> CollectedBatches:
-    return CollectedBatches(batches, _tally_of(batches), partitions, pump, unwritable)
-
-
-def _tally_of(batches: Iterable[EncodedBatch]) -> Tally:
-    return tally((batch.target, Count(batch.records, 1, len(batch.data), batch.crc)) for batch in batches)
+        return self._driver.send(self._batches, self.partitions, producing)
 
 
 class EncodedRows:
     """The encoded micro-batch where the tasks left it: computed once, kept until the transaction has ended.
 
-    Keeping it means that sending again computes nothing again, that a stateful query's state is written once, and that
-    the transaction begins only when the slow work is done.
+    Sending again then computes nothing again, a stateful query's state is written once, and the transaction begins only when
+    the slow work is done.
     """
 
     def __init__(self, rows: DataFrame, encoder: RowEncoder) -> None:
@@ -247,7 +240,7 @@ class EncodedRows:
             raise
 
     def rows(self, slots: int) -> DataFrame:
-        """One row for each record batch, in few tasks where there is room for few: reading what is kept is little work."""
+        """One row for each record batch, read by few tasks: reading kept batches is little work."""
         return self._kept.where(functions.col("target") >= 0).coalesce(plan.TASKS_PER_SLOT * max(1, slots))
 
     def _count(self) -> Tally:
@@ -266,7 +259,7 @@ class EncodedRows:
 
 
 Place = tuple[int, int]
-"""Where a batch is among those of its micro-batch: the task, and the position in it."""
+"""The place of a batch in its micro-batch: the task, and the position in it."""
 
 
 def _pieces(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[Place, Place]]:
@@ -284,7 +277,7 @@ def _pieces(sizes: Iterable[tuple[int, int, int]]) -> list[tuple[Place, Place]]:
 
 
 class _EncodeTask(Shipped):
-    """What a task does with its rows."""
+    """The function with which tasks encode their rows."""
 
     def __init__(self, encoder: RowEncoder) -> None:
         self._encoder = encoder
@@ -294,38 +287,37 @@ class _EncodeTask(Shipped):
 
         context = TaskContext.get()
         source = 0 if context is None else context.partitionId()
-        return settled(self._encoder.encoded_rows(rows, source), "encode")
+        return frozen_after(self._encoder.encoded_rows(rows, source), "encode")
 
 
-class PumpedRows:
-    """Encoded rows that come to the driver to be sent."""
+class KeptDelivery(BatchDelivery):
+    """A delivery of rows that the tasks keep."""
 
-    def __init__(
-        self, encoded: EncodedRows, partitions: tuple[TopicPartition, ...], pump: DriverPump, slots: Callable[[], int]
-    ) -> None:
-        """`slots` says how many tasks fit at once. It is asked each time: executors come and go."""
+    def __init__(self, encoded: EncodedRows, partitions: tuple[TopicPartition, ...], slots: Callable[[], int]) -> None:
+        """`slots` returns how many tasks fit at once. It is called each time: executors come and go."""
+        super().__init__(encoded.counts, encoded.unwritable, partitions)
         self._encoded = encoded
-        self._partitions = partitions
-        self._pump = pump
         self._slots = slots
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.DRIVER_PUMP
-
-    @property
-    def counts(self) -> Tally:
-        return self._encoded.counts
-
-    @property
-    def unwritable(self) -> int:
-        return self._encoded.unwritable
-
-    def send(self, producing: Producing) -> Tally:
-        return self._pump.send(self._batches(), self._partitions, producing)
 
     def close(self) -> None:
         self._encoded.close()
+
+
+class RowsSentByDriver(KeptDelivery):
+    """Encoded rows that come to the driver to be sent."""
+
+    def __init__(
+        self,
+        encoded: EncodedRows,
+        partitions: tuple[TopicPartition, ...],
+        slots: Callable[[], int],
+        driver: DriverSender,
+    ) -> None:
+        super().__init__(encoded, partitions, slots)
+        self._driver = driver
+
+    def send(self, producing: Producing) -> Tally:
+        return self._driver.send(self._batches(), self.partitions, producing)
 
     def _batches(self) -> Iterator[EncodedBatch]:
         rows = self._encoded.rows(self._slots()).select("target", "source", "position", "records", "crc", "batch")
@@ -340,7 +332,7 @@ class PumpedRows:
 
 
 def _is_between(first: Place, last: Place) -> Column:
-    """Also as conditions on one column each: by those Spark passes over what it keeps of other places."""
+    """Conditions on single columns, too: Spark skips kept rows by those alone."""
     source, position = functions.col("source"), functions.col("position")
     condition = source.between(first[0], last[0])
     if first[0] == last[0]:

@@ -1,7 +1,9 @@
-"""Encoded rows on their way from the tasks of a Python data source to the process that sends them.
+"""Encoded rows on their way from the tasks of format("oncelog") to the process that sends them.
 
-Few travel inside a task's message. More would fill the driver's memory, so they wait in a file that the message names.
-Only the messages of attempts that won reach the driver: what the others have left is removed with the directory.
+Spark may run a task of a Python data source again, or twice at the same time, so no task sends anything. It encodes its rows
+without a producer and stages them: a few inside its message, more in a file that the message names, for the driver's memory is
+small. Spark gives the driver one message of each task, that of the attempt that won. Files of other attempts are removed with the
+directory.
 """
 
 from __future__ import annotations
@@ -21,10 +23,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from oncelog.client import TopicPartition
 from oncelog.records import crc_is_valid, read_header
-from oncelog.spark.options.table import OptionError
-from oncelog.spark.options.values import LOCAL, scheme_and_path
-from oncelog.spark.plan import Mode
-from oncelog.spark.sink.delivery import Count, DriverPump, Producing, Tally, tally
+from oncelog.spark.options.table import LOCAL, OptionError, scheme_and_path
+from oncelog.spark.sink.delivery import BatchDelivery, DriverSender, Producing, Tally, count_of, tally
 from oncelog.spark.sink.encoding import ENCODED_TABLE, PROBLEM, UNWRITABLE, EncodedBatch, RowEncoder, batches_in
 from oncelog.spark.sink.writable import RowError
 
@@ -33,18 +33,18 @@ INLINE_BYTES_MAX = 128 * 1024
 
 
 class StagingError(Exception):
-    """Encoded rows could not be put aside, or are not there any more."""
+    """Encoded rows could not be staged, or are not there any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedRows:
-    """What one task encoded: an Arrow stream, in the message itself or in a file."""
+    """The encoded rows of one task: an Arrow stream, in the message itself or in a file."""
 
     inline: bytes | None
     path: str | None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows, as much at a time as was encoded together. Raises StagingError."""
+        """The rows, in the groups in which they were encoded. Raises StagingError."""
         try:
             with pa.BufferReader(self.inline) if self.path is None else pa.OSFile(self.path) as source:
                 yield from pa.ipc.open_stream(source)
@@ -54,12 +54,12 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """The directory of one write. The driver makes it: where a task does not find it, it cannot be shared."""
+    """The directory of one write. The driver makes it: a task that does not find it shares no file system with the driver."""
 
     directory: str
 
     def keep(self, rows: Iterator[pa.RecordBatch], schema: pa.Schema) -> StagedRows:
-        """Put a task's encoded rows aside. Raises StagingError."""
+        """Stage a task's encoded rows. Raises StagingError."""
         few: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in rows:
@@ -98,7 +98,7 @@ def _write_stream(
 
 
 def staging_root(location: str | None) -> Path:
-    """The directory under which writes put rows aside. Raises OptionError."""
+    """The directory under which writes stage rows. Raises OptionError."""
     if location is None:
         return Path(tempfile.gettempdir(), f"oncelog-staging-{os.getuid()}")
     scheme, path = scheme_and_path(location)
@@ -110,7 +110,7 @@ def staging_root(location: str | None) -> Path:
 
 
 def new_staging(root: Path, owner: str) -> Staging:
-    """Make the directory of a write. What an earlier write of this owner has left there is removed. Raises StagingError."""
+    """Make the directory of a write, and remove those of this owner's earlier writes. Raises StagingError."""
     place = root / hashlib.sha256(owner.encode()).hexdigest()[:32]
     directory = place / uuid4().hex
     shutil.rmtree(place, ignore_errors=True)
@@ -131,7 +131,7 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class EncodedTask(WriterCommitMessage):
-    """What a task tells the driver: where its encoded rows are, and how many of them for which partition.
+    """A task's message to the driver: its encoded rows, and their number for each partition.
 
     `problem` is a sentence where the rows cannot be written. `micro_batch` is None in a batch write.
     """
@@ -148,15 +148,15 @@ class EncodedTask(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class EncodingJob:
-    """What all tasks of a write have in common. It travels to them."""
+    """The encoder and the directory that all tasks of a write share. It travels to them."""
 
     encoder: RowEncoder
     staging: Staging
 
     def run(self, rows: Iterator[pa.RecordBatch], source: int, micro_batch: MicroBatch | None) -> EncodedTask:
-        """Encode a task's rows and put them aside. Raises StagingError."""
+        """Encode and stage a task's rows. Raises StagingError."""
         turn = 0 if micro_batch is None else micro_batch.batch_id
-        notes = _Notes()
+        notes = _Counter()
         encoded = notes.taken_from(replace(self.encoder, rotation=turn).encoded_rows(rows, source))
         staged = self.staging.keep(encoded, ENCODED_TABLE)
         return EncodedTask(
@@ -171,8 +171,8 @@ class EncodingJob:
         )
 
 
-class _Notes:
-    """What is to be told of encoded rows, noted while they pass."""
+class _Counter:
+    """Counts encoded rows while they pass."""
 
     def __init__(self) -> None:
         self.counts: Tally = {}
@@ -187,37 +187,28 @@ class _Notes:
                 elif batch.target == UNWRITABLE:
                     self.unwritable += batch.records
                 else:
-                    self.counts = tally(chain(self.counts.items(), [(batch.target, _count(batch))]))
+                    self.counts = tally(chain(self.counts.items(), [(batch.target, count_of(batch))]))
             yield table
 
 
-class StagedDelivery:
+class StagedDelivery(BatchDelivery):
     """The encoded rows of all tasks of a write, sent by this process in the order of the tasks."""
 
-    def __init__(self, tasks: Sequence[EncodedTask], pump: DriverPump) -> None:
+    def __init__(self, tasks: Sequence[EncodedTask], driver: DriverSender) -> None:
         """Raises RowError where a task had rows that cannot be written."""
         problem = next((task.problem for task in tasks if task.problem is not None), None)
         if problem is not None:
             raise RowError(problem)
         self._tasks = sorted(tasks, key=lambda task: task.source)
-        self._pump = pump
-        self.partitions = tuple(sorted({partition for task in tasks for partition in task.partitions.values()}))
-        self._numbers = {partition: number for number, partition in enumerate(self.partitions)}
-        self.counts = tally(
-            (self._number(task, target), count) for task in tasks for target, count in task.counts.items()
-        )
-        self.unwritable = sum(task.unwritable for task in tasks)
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.DRIVER_PUMP
+        self._driver = driver
+        partitions = tuple(sorted({partition for task in tasks for partition in task.partitions.values()}))
+        self._numbers = {partition: number for number, partition in enumerate(partitions)}
+        counts = tally((self._number(task, target), count) for task in tasks for target, count in task.counts.items())
+        super().__init__(counts, sum(task.unwritable for task in tasks), partitions)
 
     def send(self, producing: Producing) -> Tally:
         """Raises StagingError, or what the client raises."""
-        return self._pump.send(self._batches(), self.partitions, producing)
-
-    def close(self) -> None:
-        return
+        return self._driver.send(self._batches(), self.partitions, producing)
 
     def _batches(self) -> Iterator[EncodedBatch]:
         for task in self._tasks:
@@ -230,12 +221,8 @@ class StagedDelivery:
         return self._numbers[task.partitions[target]]
 
 
-def _count(batch: EncodedBatch) -> Count:
-    return Count(batch.records, 1, len(batch.data), batch.crc)
-
-
 def _whole(batch: EncodedBatch) -> EncodedBatch:
-    """A batch as it was encoded: its checksum is made anew when it is stamped, and would hide what a disk has done."""
+    """Check a batch against its checksum: stamping makes a new one, which would hide damage of a disk."""
     header = read_header(batch.data)
     if header.crc != batch.crc or not crc_is_valid(batch.data, 0, header):
         raise StagingError("rows that a task had encoded were changed on disk")

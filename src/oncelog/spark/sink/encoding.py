@@ -1,6 +1,6 @@
 """Rows of a DataFrame as record batches, each for one partition of the output, without a shuffle.
 
-A task encodes its own rows in their order. Batches carry no producer yet; whoever sends them stamps them.
+A task encodes its own rows in their order. The sender stamps the batches with the producer.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from oncelog.spark.sink.writable import (
 )
 
 GROUP_BYTES = 16 * 1024 * 1024
-"""How many bytes of rows are encoded together: more of them make fuller batches."""
+"""The bytes of rows that are encoded together: more of them make fuller batches."""
 
 CRC_POSITION = 17
 RECORD_COUNT_POSITION = 57
@@ -50,17 +50,15 @@ PROBLEM the batch is a sentence: nothing can be written."""
 
 UNWRITABLE, PROBLEM = -1, -2
 
-ENCODED_TABLE = pa.schema(
-    [
-        ("target", pa.int32()),
-        ("source", pa.int32()),
-        ("position", pa.int32()),
-        ("records", pa.int32()),
-        ("size", pa.int32()),
-        ("crc", pa.int64()),
-        ("batch", pa.binary()),
-    ]
-)
+ARROW_TYPES = {"int": pa.int32(), "long": pa.int64(), "binary": pa.binary()}
+
+
+def arrow_schema(columns: str) -> pa.Schema:
+    """The Arrow schema of columns as Spark writes them: "target int, crc long"."""
+    return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in map(str.split, columns.split(", "))])
+
+
+ENCODED_TABLE = arrow_schema(ENCODED_SCHEMA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +85,7 @@ class EncodedBatch:
 
 
 class EncodedGroup(NamedTuple):
-    """What became of some rows: batches, and how many of them could not be written where they were to go."""
+    """The batches of some rows, and the number of rows that could not be written to their target."""
 
     batches: list[EncodedBatch]
     unwritable: int
@@ -95,10 +93,10 @@ class EncodedGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowEncoder:
-    """How the rows of one micro-batch become record batches. It travels to the tasks.
+    """Encodes the rows of one micro-batch as record batches. It travels to the tasks.
 
     `topic` is None where a column `topic` names it. Rows without a key or a partition go to one partition after the other,
-    many in a row; `rotation` says with which to begin. `dead_letter_topic` is given with the policy that needs it.
+    many in a row, beginning with `rotation`. `dead_letter_topic` is given with the policy that needs it.
     """
 
     topic: str | None
@@ -111,7 +109,7 @@ class RowEncoder:
     dead_letter_topic: str | None = None
 
     def encoded_rows(self, rows: Iterable[pa.RecordBatch], source: int) -> Iterator[pa.RecordBatch]:
-        """What a task returns: `ENCODED_SCHEMA`. A task that raised would be run again, and end the same."""
+        """The rows that a task returns: `ENCODED_SCHEMA`. A task that raised would be run again, with the same end."""
         position = 0
         rows = iter(rows)
         try:
@@ -178,7 +176,7 @@ class RowEncoder:
         return batches, too_large
 
     def _instead(self, table: pa.Table, found: Unwritable, turn: int) -> list[EncodedBatch]:
-        """What is written in place of rows that cannot be. Raises RowError where that is nothing they may be left out for."""
+        """The batches in place of unwritable rows. Raises RowError where the policy does not let them be left out."""
         if self.policy is Policy.FAIL:
             raise RowError(found.sentence)
         if self.policy is Policy.SKIP:

@@ -1,4 +1,4 @@
-"""The two functions a user calls to write exactly once, and to go on where a lost checkpoint stopped."""
+"""The functions for a sink that writes exactly once, and for a start after a lost checkpoint."""
 
 from __future__ import annotations
 
@@ -57,23 +57,7 @@ def exactly_once(
 
     Raises ValueError for settings that mean nothing. What a query may raise is said at `ExactlyOnceSink`.
     """
-    arguments = {
-        "topic": topic,
-        "transactional_id": transactional_id,
-        "bootstrap_servers": bootstrap_servers,
-        "group_id": group_id,
-        "mode": mode,
-        "attempts": attempts,
-        "transaction_timeout_ms": transaction_timeout_ms,
-        "call_timeout_ms": call_timeout_ms,
-        "compression": compression,
-        "batch_bytes_max": batch_bytes_max,
-        "client_id": client_id,
-        "trust_checkpoint": trust_checkpoint,
-        "write_to_input": write_to_input,
-        "unwritable": unwritable,
-        "dead_letter_topic": dead_letter_topic,
-    }
+    arguments = {name: value for name, value in locals().items() if name != "options"}
     return ExactlyOnceSink(sink_settings(**with_options(exactly_once, arguments, options, Use.EXACTLY_ONCE)))
 
 

@@ -22,7 +22,7 @@ METADATA_CHARACTERS_MAX = 4096
 FENCE_VERSION = 2
 
 NAME_CHARACTERS_MAX = 200
-"""How much of a query's name is kept. JSON may take 12 bytes for a character."""
+"""The characters of a query's name that are kept. JSON may take 12 bytes for a character."""
 
 RETENTION_MS_MIN = 60_000
 """The least that offsets.retention.minutes may be."""
@@ -38,7 +38,7 @@ class FenceRecord:
 
     `offsets_digest` is the sha256 of its end offsets. `sequence` counts what was committed for the group, by whichever
     query: the highest is the newest. `watermark_ms` is the event-time watermark after the micro-batch; None for a query
-    without state. `query_name` is for whoever reads a refusal; None where the query had no name.
+    without state. `query_name` is shown in refusals; None where the query had no name.
     """
 
     query_id: str
@@ -50,14 +50,14 @@ class FenceRecord:
 
 
 class Role(Enum):
-    """What the offset says that a fence record came with."""
+    """The meaning of the offset that carries a fence record."""
 
     INPUT = "input"
     """The input is read up to here."""
     LOWEST = "lowest"
     """Several sources read this partition, up to different offsets. This is the lowest of them."""
     CARRIER = "carrier"
-    """Nothing. The partition is the output's and only carries the record; the offset is the batch id."""
+    """The partition is the output's and only carries the record; the offset is the batch id."""
 
 
 def to_metadata(record: FenceRecord, role: Role, topic_id: UUID | None = None) -> str:
@@ -125,7 +125,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FenceProgress:
-    """What a group has committed on the sink's cluster: its newest fence record, and the offsets that came with it.
+    """The progress of a group on the sink's cluster: its newest fence record, and the offsets that carry it.
 
     `offsets` are the input's. `unclear` are partitions that several sources had read up to different offsets. Offsets
     that carry an older record are of partitions that are not read any more: they count no more. `expired` is the last
@@ -181,9 +181,9 @@ class Batch:
 def decide(
     progress: FenceProgress, batch: Batch, retention_ms: Callable[[], float], *, trust_checkpoint: bool = False
 ) -> Verdict:
-    """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe.
+    """Decide to run or to skip a micro-batch. Raises FenceError when neither is safe.
 
-    `retention_ms` is asked for how long a group's offsets are kept. `trust_checkpoint` runs where the log does not know the
+    `retention_ms` returns how long a group's offsets are kept. `trust_checkpoint` runs where the log does not know the
     query, as the user's own decision.
     """
     last, newest = progress.last, progress.newest
@@ -200,7 +200,7 @@ def decide(
 
 
 def _decide_own(own: FenceRecord, batch: Batch) -> Verdict:
-    """Spark repeats its last micro-batch or goes on with the next one. Any other comes from another checkpoint."""
+    """Spark repeats its last micro-batch or continues with the next one. Any other comes from another checkpoint."""
     if batch.batch_id > own.batch_id + 1:
         raise FenceError(
             f"micro-batch {batch.batch_id} is asked for, but the last one committed is {own.batch_id}: those between "
@@ -257,7 +257,7 @@ def _short(query_name: str | None) -> str | None:
 
 
 def _advice(before: str | None, now: str | None) -> str:
-    """The way on where another query has committed. Queries of two names are two, or one that was renamed."""
+    """The advice where another query has committed. Queries of two names are two, or one that was renamed."""
     go_on = "start with startingOffsets=committed_offsets(...) of oncelog.spark"
     if before is not None and now is not None and before != now:
         return (

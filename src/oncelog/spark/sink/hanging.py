@@ -1,12 +1,12 @@
 """A transaction that its coordinator has ended, and that is still open in a partition or in a group.
 
 A coordinator may pass over a partition without writing its marker. Apache Kafka 4 does so when the partition has no leader
-at that moment, or when the coordinator has just started and does not know the leader yet (KAFKA-20734). What was committed
-is then held back there, and what is read as committed is not all of it.
+at that moment, or when the coordinator has just started and does not know the leader yet (KAFKA-20734). Committed records are
+then held back there, and readers do not see all of them.
 
-The next marker of the producer id ends what hangs, whichever transaction that marker is for. If the one that hangs was
+The next marker of the producer id ends the hanging transaction, even if the marker is for another one. If the one that hangs was
 aborted and the next one is committed, records of both are read; if it is the other way round, records are lost. So the sink
-looks before it adds a partition to a transaction, and stops where one hangs: from then on every end would write a marker.
+checks a partition before it adds it to a transaction, and stops where one hangs: later every end would write a marker there.
 """
 
 from __future__ import annotations
@@ -31,32 +31,31 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 class HangingTransaction(Exception):
-    """What was committed is not all to be seen: to go on could repeat or lose records. Nothing was written."""
+    """Not all committed records are visible: continuing could repeat or lose records. Nothing was written."""
 
 
-class SettledPartitions:
-    """The partitions in which no transaction of a transactional id hangs, each with its leader epoch when it was looked at.
+class CheckedPartitions:
+    """The partitions in which no transaction of a transactional id hangs, each with the leader epoch under which it was checked.
 
-    DescribeProducers (KIP-664) tells which transactions are open in a partition; a read of stable offsets tells whether one is
-    in a group. Neither tells a transaction that hangs from one that is ending. So only who has the id may look, and only
-    when its coordinator has no transaction open.
+    DescribeProducers (KIP-664) lists the transactions that are open in a partition; a read of stable offsets finds one in a group.
+    Neither tells a transaction that hangs from one that is ending. So only the owner of the id may check, and only when its
+    coordinator has no transaction open.
 
     A partition without a leader gets its next one under another leader epoch (KIP-101), and so does the partition in which a
-    coordinator keeps its state, when another one takes over or the same one starts again. So nothing has to be looked at
-    again while these leader epochs are what they were, and while every transaction was committed: one that was aborted may
-    have left records behind that arrive late. The epochs are those of the last Metadata, which each micro-batch asks for
-    anyway.
+    coordinator keeps its state, when another one takes over or the same one starts again. So nothing has to be checked
+    again while these leader epochs stay the same and every transaction was committed: an aborted one may have left records
+    behind that arrive late. The epochs are those of the last Metadata, which each micro-batch asks for anyway.
 
-    What is not seen:
+    Not found are:
 
     - A marker that is passed over after that Metadata and before the next transaction, which may be in the first moments
-      after an end. The next transaction then ends what hangs. It commits it, which is right; but if its first attempt is
+      after an end. The next transaction then ends the hanging one. It commits it, which is right; but if its first attempt is
       aborted, the records of the one before are lost in that partition.
     - A marker that a deposed leader has and its successor has not, until Metadata tells of the successor.
     - For a user who may not describe the coordinators' topics, a marker that was passed over in a partition that kept its
       leader.
-    - Before KIP-890 (Kafka 3.6), a batch of an aborted attempt that arrives after the look.
-    - What hangs in partitions that are not written any more.
+    - Before KIP-890 (Kafka 3.6), a batch of an aborted attempt that arrives after the check.
+    - Transactions that hang in partitions that are not written any more.
     """
 
     def __init__(self, client: Client, transactional_id: str, group: str) -> None:
@@ -70,28 +69,28 @@ class SettledPartitions:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Topics of which the leader epochs are to be known, besides those that are written."""
+        """Topics whose leader epochs have to be known, besides those that are written."""
         return tuple(partition.topic for partition in self._coordinators)
 
     def writes_as(self, identity: ProducerIdentity) -> None:
-        """Whose transactions to look for: a producer id whose epochs are used up is followed by another."""
+        """Add a producer id whose transactions are looked for: one whose epochs are used up is followed by another."""
         self._producer_ids.add(identity.producer_id)
 
     def forget(self) -> None:
-        """A transaction was aborted, or nobody knows how it ended."""
+        """Check everything again: a transaction was aborted, or nobody knows how it ended."""
         self._leader_epochs.clear()
         self._knows_group = False
 
     def are_known(self, partitions: Iterable[TopicPartition], *, with_offsets: bool) -> bool:
-        """Whether there is nothing to look at before these partitions are written, with offsets of the group or without."""
+        """True if nothing has to be checked before these partitions are written, with offsets of the group or without."""
         if with_offsets and not self._knows_group:
             return False
         return not self._changed([*self._coordinators, *partitions])
 
-    def look(self, partitions: Iterable[TopicPartition], offsets: Iterable[TopicPartition]) -> None:
-        """Look at partitions, and at the group's offsets of others. Raises what `check` and `committed` raise.
+    def check_all(self, partitions: Iterable[TopicPartition], offsets: Iterable[TopicPartition]) -> None:
+        """Check partitions, and the group's offsets of others. Raises what `check` and `committed` raise.
 
-        A user who may not know who coordinates the group looks at its offsets whenever another leader has changed.
+        A user who may not describe the coordinators' topics reads the group's offsets whenever another leader has changed.
         """
         written, expected = sorted(partitions), list(offsets)
         self._client.metadata({*self.topics, *(partition.topic for partition in written)}, wanted=written)
@@ -114,15 +113,15 @@ class SettledPartitions:
         self._leader_epochs |= changed
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """All that the group has committed, once nothing is pending. Raises what `stable_offsets` raises."""
+        """All offsets that the group has committed, once none is pending. Raises what `stable_offsets` raises."""
         found = stable_offsets(self._client, self._group, partitions)
-        # After that question, which makes the topic of the offsets in a new cluster.
+        # After that request, which makes the topic of the offsets in a new cluster.
         self._find_coordinators()
         self._knows_group = True
         return found
 
     def _changed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Those that were not looked at under their present leader epoch, which an old cluster does not tell."""
+        """The partitions that were not checked under their present leader epoch, which an old cluster does not tell."""
         present = {partition: self._client.leader_epoch(partition) for partition in partitions}
         known = self._leader_epochs
         return {partition: epoch for partition, epoch in present.items() if known.get(partition) != epoch}
@@ -159,10 +158,10 @@ class SettledPartitions:
 def stable_offsets(
     client: Client, group: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """All that a group has committed, once nothing is pending in these partitions and in those with an offset.
+    """All offsets that a group has committed, once none is pending in these partitions and in those with an offset.
 
-    Asked for all of its partitions, Kafka names only those that have an offset: the first one, while it is pending, it
-    passes over in silence. Raises HangingTransaction where something stays pending; BrokerRefused, RetriesExhausted.
+    Asked for all partitions of a group, Kafka names only those that have an offset already, not one whose first is pending.
+    Raises HangingTransaction where one stays pending; BrokerRefused, RetriesExhausted.
     """
     try:
         expected = list(partitions)

@@ -1,12 +1,8 @@
-"""Which micro-batch was committed last, in a place where brokers do not forget it.
+"""Facts that outlive the offsets of a group, kept in groups of their own: the last fence record, and the topics that were read.
 
-The offsets of a group expire (offsets.retention.minutes), and the fence record goes with them: that of a query which had
-nothing to do for so long, or was stopped. An OffsetCommit of the versions 2 to 4 says itself for how long its offset is kept
-(KIP-211); the TxnOffsetCommit of a micro-batch cannot. So the record is committed once more after its transaction, in a
-group of its own.
-
-A driver may die in between, so what is found here may be older than what was committed. It is asked for only where the
-group has no record, and tells a checkpoint that went on since from an old copy of it (`fence.decide`).
+The offsets of a group expire (offsets.retention.minutes) when its query has nothing to do for that long, or is stopped. An
+OffsetCommit of the versions 2 to 4 says for how long its offset is kept (KIP-211); a TxnOffsetCommit cannot. So these facts are
+committed outside of the transaction, as metadata of offsets.
 """
 
 from __future__ import annotations
@@ -32,7 +28,9 @@ logger = logging.getLogger("oncelog.spark")
 class LastFenceRecord:
     """The fence record of what a group has committed last, kept in the group `GROUP-fence`.
 
-    A user who has no right to that group goes without: such a query is refused once its offsets have expired.
+    It is committed after the transaction, and a driver may die in between, so it may be older than the last one. It is read only
+    where the group has no record, and tells a checkpoint that has moved on from an old copy of it (`fence.decide`).
+    A user without the right to write that group does without: such a query is refused once its offsets have expired.
     """
 
     def __init__(self, client: Client, group_id: str) -> None:
@@ -72,7 +70,9 @@ KEPT_MS = 100 * 365 * 24 * 60 * 60 * 1000
 
 
 class StartedTopics:
-    """The topics that a group has begun to read: each has an offset of its first partition in the group `GROUP-started`."""
+    """The topics that a group has begun to read: each has an offset of its first partition in the group `GROUP-started`.
+
+    Without it a group whose offsets have expired looks like one that never had any."""
 
     def __init__(self, client: Client, group_id: str) -> None:
         """Raises FenceError where the group with the names is somebody else's."""

@@ -21,7 +21,7 @@ from oncelog.client import (
     TransactionalIdExpired,
 )
 from oncelog.spark.batch_input import CARRIER_PARTITION, BatchInput, InputClusters, batch_input, input_clusters
-from oncelog.spark.causes import raised_as_spark_tells_it
+from oncelog.spark.causes import raise_for_spark
 from oncelog.spark.metrics import BatchReport, RecentReports, SinkMetrics
 from oncelog.spark.plan import Expectation
 from oncelog.spark.query import QueryError, RunningQuery, SparkConnectError, refuse, refuse_connect, running_query
@@ -32,7 +32,7 @@ from oncelog.spark.sink.writer import Writer, cluster_of, decided, look_first, o
 from oncelog.wire import ErrorCode
 
 _given: dict[tuple[str, str], tuple[str, int]] = {}
-"""By cluster and group, the run and the micro-batch that a sink of this process was given last.
+"""The last run and micro-batch of each cluster and group in this process.
 
 One that failed does not count: it may be given again.
 """
@@ -40,10 +40,10 @@ _giving = threading.Lock()
 
 
 class _Run:
-    """One run of a query: the transactional id taken, and then, only then, what was committed read.
+    """One run of a query: it takes the transactional id, and only then reads the committed offsets.
 
-    The order is the proof. A driver that still lived could commit after a read that came first; once the id is taken it
-    cannot, and whatever it had committed is to be seen.
+    The order is the proof. A driver that is still alive could commit after an earlier read. Once the id is taken it cannot, and
+    everything that it has committed is seen.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class _Run:
         assert self._settings.topic is not None, "a run without a carrier is refused"
         return fence.fence_metadata(record, {}, carrier=TopicPartition(self._settings.topic, CARRIER_PARTITION))
 
-    def tell_input_clusters(self, record: FenceRecord, read: BatchInput) -> None:
-        """Commit the offsets on the input's own clusters too, after the fact: lag is shown there, nothing depends on it."""
+    def commit_on_input_clusters(self, record: FenceRecord, read: BatchInput) -> None:
+        """Commit the offsets on the input's own clusters after the transaction, for tools that show the lag."""
         for servers, end in read.foreign_end.items():
             try:
                 security = self.clusters.security[servers]
@@ -96,9 +96,9 @@ class _AskedBatch(NamedTuple):
 
 
 class ExactlyOnceSink:
-    """What `exactly_once` returns: give it to `foreachBatch`. One object for one query.
+    """The sink that `exactly_once` returns, for `foreachBatch`. One object for one query.
 
-    `last_batch`, `report` and `metrics` say how it goes.
+    `last_batch`, `report` and `metrics` describe its micro-batches.
     """
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -111,12 +111,12 @@ class ExactlyOnceSink:
 
     @property
     def description(self) -> str:
-        """Which output this is, and who writes it."""
+        """The output and the transactional id."""
         output = "the column topic" if self._settings.topic is None else self._settings.topic
         return f"oncelog[{output}] of {self._settings.transactional_id}"
 
     def report(self, batch_id: int) -> BatchReport | None:
-        """How a micro-batch went, if it is one of the last hundred of this sink. Any thread may ask."""
+        """The report of a micro-batch, if it is one of the last hundred of this sink. Any thread may ask."""
         return self._reports.of(batch_id)
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
@@ -136,9 +136,8 @@ class ExactlyOnceSink:
     def sequence(self, batch_id: int) -> int:
         """The number of a micro-batch among all that are committed for the group, from 0, by whichever checkpoint.
 
-        It is for foreachBatch, before the sink is called: for what else is written of the micro-batch, under a name that
-        another one is not to have. A micro-batch that is repeated has the same number again. Batch ids begin at 0 with
-        another checkpoint; these numbers go on.
+        Call it in foreachBatch before the sink, to name other output of the micro-batch uniquely. A repeated micro-batch has the
+        same number again. Batch ids begin at 0 with another checkpoint; these numbers continue.
 
         Takes the transactional id. Raises what a call of the sink raises.
         """
@@ -159,18 +158,18 @@ class ExactlyOnceSink:
             self._run = None
 
     def __reduce__(self) -> NoReturn:
-        """Spark Connect would send it to another process; nobody else has a reason to. Raises SparkConnectError."""
+        """Raise SparkConnectError: only Spark Connect sends a sink to another process."""
         raise SparkConnectError
 
     @contextmanager
     def _closed_by_errors(self) -> Iterator[None]:
-        """What this driver knows may be out of date after one. Another run begins with taking the id and reading the log."""
+        """Close the run after an error, for its knowledge may be out of date. The next run takes the id and reads the log anew."""
         try:
             yield
         except BaseException as error:
             self.close()
             if isinstance(error, Exception):
-                raised_as_spark_tells_it(error)
+                raise_for_spark(error)
             raise
 
     def _write(self, rows: DataFrame, batch_id: int, started_ms: float) -> BatchReport:
@@ -208,13 +207,13 @@ class ExactlyOnceSink:
         try:
             return self._write_in(self._go_on(self._run, batch_id), rows, batch_id, started_ms)
         except TransactionalIdExpired:
-            pass  # Whether somebody else has had the id meanwhile, the log tells.
+            pass  # The log tells whether another producer has had the id meanwhile.
         except ProducerFenced as fenced:
             # The coordinator does not know this producer any more, and may have forgotten the id meanwhile.
             if fenced.error is not ErrorCode.invalid_producer_id_mapping:
                 raise
         except BrokerRefused as refused:
-            # A topic was deleted in the middle of the micro-batch. Which one, is found out when the log is read again.
+            # A topic was deleted in the middle of the micro-batch. Reading the log again finds out which one.
             if refused.error is not ErrorCode.unknown_topic_or_partition:
                 raise
         self.close()
@@ -245,10 +244,10 @@ class ExactlyOnceSink:
     def _input(
         self, query: RunningQuery, clusters: InputClusters, batch_id: int, client: Client | None = None
     ) -> BatchInput:
-        """What a micro-batch reads; of what was planned before this run, only what is still there, which `client` is asked."""
+        """The input of a micro-batch; with a client, as at the begin of a run, without partitions that were deleted since."""
         read = batch_input(clusters, query.offsets(batch_id), query.starts() if batch_id == 0 else [])
         if client is not None:
-            read = read.where_it_is(client)
+            read = read.without_deleted_partitions(client)
         if not read.end and self._settings.topic is None:
             raise QueryError("the input has no topics of the output's cluster: name the output with topic=...")
         self._settings.refuse_own_input(read.topics, self._settings.named_outputs)
@@ -273,7 +272,7 @@ class ExactlyOnceSink:
         assert record is not None, "what was written has a fence record"
         run.progress = FenceProgress(record, read.end, read.unclear)
         run.writer.keep(record, read.committed(self._settings.topic))
-        run.tell_input_clusters(record, read)
+        run.commit_on_input_clusters(record, read)
         return replace(report, input_offsets=read.offset_count, sequence=record.sequence)
 
 
@@ -285,9 +284,9 @@ def _batch(query: RunningQuery, read: BatchInput, batch_id: int) -> fence.Batch:
 def _skip(rows: DataFrame, run: _Run, batch_id: int) -> None:
     """Leave a micro-batch that is committed as it is.
 
-    Its state is in the checkpoint, for all of it was computed before the transaction ended. It is kept: computed again, by
+    All of it was computed before the transaction ended, so its state is in the checkpoint. That state is kept: computed again, by
     a function that reads a clock or asks a service, it could differ from what was published. Where it cannot be kept the
-    micro-batch is computed once more, or a stateful query could never go on.
+    micro-batch is computed once more, or a stateful query could never continue.
     """
     last = _last(run)
     if last.watermark_ms is not None and run.query.has_state_of(batch_id):

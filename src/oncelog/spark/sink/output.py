@@ -1,4 +1,4 @@
-"""What the output's cluster says of the topics that are written: partitions, leaders, and what it does not allow."""
+"""The output's topics, encoding a micro-batch for them, and choosing who sends it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame
 
@@ -20,10 +20,9 @@ from oncelog.spark.plan import Expectation, Mode, Volume
 from oncelog.spark.sink.delivery import (
     BatchDelivery,
     CollectedBatches,
-    DriverPump,
+    DriverSender,
     EncodedRows,
-    PumpedRows,
-    collected,
+    RowsSentByDriver,
     summed,
 )
 from oncelog.spark.sink.encoding import RowEncoder, Targets
@@ -38,7 +37,7 @@ BATCH_LIMIT = "max.message.bytes"
 
 @dataclass(frozen=True, slots=True)
 class OutputTopics:
-    """The partitions that can be written, who leads them, and what their topics do not allow."""
+    """The partitions that can be written, their leaders, and the limits of their topics."""
 
     targets: Targets
     leaders: dict[TopicPartition, int]
@@ -47,9 +46,9 @@ class OutputTopics:
 
 
 class TopicLimits:
-    """How large batches may be, by topic, and which topics this user may not write.
+    """The largest batch of each topic, and the topics that this user may not write.
 
-    Asked once for each topic: who takes away more meanwhile gets a refusal of the broker's.
+    Asked once for each topic: after a later change the broker refuses.
     """
 
     def __init__(self, client: Client) -> None:
@@ -67,7 +66,7 @@ class TopicLimits:
 
     @property
     def batch_bytes_max(self) -> dict[str, int]:
-        """The limits, but of topics whose settings this user may not see."""
+        """The limits of topics whose settings this user may see."""
         return {topic: limit for topic, limit in self._known.items() if limit is not None}
 
     @property
@@ -95,8 +94,8 @@ def output_topics(
 ) -> OutputTopics:
     """Ask for the partitions as they are now: there may be more than there were. Raises RowError.
 
-    `columns` are those of the rows. One that names its topic or its partition counts as unwritable where that is not known
-    here, and one node may not have heard of it yet: every node is asked. What else the client is to hear of is in `others`.
+    `columns` are those of the rows. Rows of an unknown topic or partition are unwritable, and one node may not know it yet: where
+    a column names it, every node is asked. The client learns the leaders of `others`, too.
     """
     named = [topic for topic in (settings.topic, settings.dead_letter_topic) if topic is not None]
     if settings.topic is None:
@@ -118,7 +117,7 @@ def output_topics(
 
 
 def row_encoder(settings: SinkSettings, topics: OutputTopics, rotation: int) -> RowEncoder:
-    """How rows become record batches for these topics."""
+    """The encoder of rows for these topics."""
     return RowEncoder(
         topic=settings.topic,
         targets=topics.targets,
@@ -140,13 +139,6 @@ def _leaders(topics: Iterable[TopicDescription]) -> dict[TopicPartition, int]:
     }
 
 
-class EncodedOutput(NamedTuple):
-    """A micro-batch that is ready to be sent, and the partitions that its targets count along."""
-
-    delivery: BatchDelivery
-    partitions: tuple[TopicPartition, ...]
-
-
 class Output:
     """Makes deliveries of micro-batches."""
 
@@ -154,28 +146,28 @@ class Output:
         self._settings = settings
         self._client = client
         self._limits = TopicLimits(client)
-        self._pump = DriverPump()
+        self._driver = DriverSender()
         self._columns: list[str] | None = None
         self._are_all = False
         self._before: Volume | None = None
         self._is_ready_to_encode = False
 
     def close(self) -> None:
-        self._pump.close()
+        self._driver.close()
 
     def encode(
         self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str] = ()
-    ) -> EncodedOutput:
+    ) -> BatchDelivery:
         """Run the plan of a micro-batch and encode its rows, all of them. Raises RowError, or what Spark raises.
 
-        The client hears of the leaders of the output's topics then, and of `others`.
+        The client learns the leaders of the output's topics, and of `others`.
         """
         encoded = self._encode(rows, rotation, expected, others)
-        written = summed(encoded.delivery.counts)
+        written = summed(encoded.counts)
         self._before = Volume(expected.input_offsets, written.records, written.size_bytes)
         return encoded
 
-    def _encode(self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str]) -> EncodedOutput:
+    def _encode(self, rows: DataFrame, rotation: int, expected: Expectation, others: Collection[str]) -> BatchDelivery:
         wanted = self._wanted(rows)
         topics = output_topics(self._client, self._limits, self._settings, self._columns or (), others)
         encoder = row_encoder(self._settings, topics, rotation)
@@ -183,11 +175,11 @@ class Output:
         context = rows.sparkSession.sparkContext
         direct_bytes_max = plan.direct_bytes_max(context.master, is_compressed=self._settings.codec is not Codec.NONE)
         if plan.is_direct(self._settings.mode, expected, self._before, direct_bytes_max):
-            return EncodedOutput(self._collected(wanted, encoder), partitions)
+            return self._collected(wanted, encoder)
         self._get_ready_to_encode()
         plan.check_mode(self._settings.mode, plan.spark_facts(context))
         encoded = EncodedRows(wanted, encoder)
-        # Executors come and go, most of all while the first micro-batch is computed.
+        # Executors come and go, above all while the first micro-batch is computed.
         facts = plan.spark_facts(context)
         sizes = {target: count.size_bytes for target, count in encoded.counts.items()}
 
@@ -195,15 +187,15 @@ class Output:
             return plan.spark_facts(context).slots
 
         if plan.sender(self._settings.mode, facts, sum(sizes.values())) is Mode.DRIVER_PUMP or not sizes:
-            return EncodedOutput(PumpedRows(encoded, partitions, self._pump, slots), partitions)
+            return RowsSentByDriver(encoded, partitions, slots, self._driver)
 
-        def lanes(tasks_max: int) -> dict[int, int]:
-            return plan.lanes(sizes, topics.leaders, partitions, tasks_max)
+        def sender_tasks(tasks_max: int) -> dict[int, int]:
+            return plan.sender_tasks(sizes, topics.leaders, partitions, tasks_max)
 
-        return EncodedOutput(SharedProducerDelivery(encoded, partitions, lanes, slots), partitions)
+        return SharedProducerDelivery(encoded, partitions, slots, sender_tasks)
 
     def _get_ready_to_encode(self) -> None:
-        """Load what encodes rows while tasks do that for this micro-batch: the next one may be the driver's to encode."""
+        """Load the kernels while tasks encode this micro-batch: the driver may encode the next one."""
         if self._settings.mode is not Mode.SHARED_PRODUCER and not self._is_ready_to_encode:
             self._is_ready_to_encode = True
             threading.Thread(target=load_kernels, name="oncelog-load-kernels").start()
@@ -221,10 +213,10 @@ class Output:
         groups = list(encoder.encode(table.to_batches(), 0))
         batches = [batch for group in groups for batch in group.batches]
         unwritable = sum(group.unwritable for group in groups)
-        return collected(batches, encoder.targets.partitions, self._pump, unwritable)
+        return CollectedBatches(batches, encoder.targets.partitions, self._driver, unwritable)
 
 
 def load_kernels() -> None:
-    """Import and compile what encodes rows, which takes the better part of a second."""
-    importlib.import_module("oncelog.records.from_arrow")
+    """Import and compile the kernels that encode rows, which takes the better part of a second."""
+    importlib.import_module("oncelog.records.arrow")
     key_partitions(binary_array([b"any"]), 1)

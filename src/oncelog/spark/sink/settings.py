@@ -1,9 +1,10 @@
-"""What a user says about a sink."""
+"""The settings of a sink."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from oncelog.client.net.settings import parse_addresses
 from oncelog.client.security import PLAINTEXT, Security
@@ -18,7 +19,7 @@ QUERY_PLACEHOLDER = "{query}"
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Where a micro-batch goes, and how. `topic` is None where a column names it.
+    """The output of a sink, and its limits. `topic` is None where a column names it.
 
     `request_bytes_max` is None where only the topic says how large a record may be.
     """
@@ -28,20 +29,20 @@ class SinkSettings:
     group_id: str
     bootstrap_servers: str
     mode: Mode
-    attempts: int
-    transaction_timeout_ms: int
-    call_timeout_ms: int
-    request_timeout_ms: int
-    delivery_timeout_ms: int
     codec: Codec
-    batch_bytes_max: int
-    request_bytes_max: int | None
-    client_id: str
-    trust_checkpoint: bool
-    write_to_input: bool
     unwritable: Policy
     dead_letter_topic: str | None
     security: Security
+    attempts: int = 3
+    transaction_timeout_ms: int = 60_000
+    call_timeout_ms: int = 60_000
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    request_bytes_max: int | None = None
+    client_id: str = "oncelog-spark"
+    trust_checkpoint: bool = False
+    write_to_input: bool = False
 
     @property
     def named_outputs(self) -> tuple[str | None, str | None]:
@@ -70,22 +71,13 @@ def sink_settings(
     bootstrap_servers: str | None,
     group_id: str | None = None,
     mode: str = "auto",
-    attempts: int = 3,
-    transaction_timeout_ms: int = 60_000,
-    call_timeout_ms: int = 60_000,
-    request_timeout_ms: int = 30_000,
-    delivery_timeout_ms: int = 120_000,
     compression: str = "none",
-    batch_bytes_max: int = BATCH_BYTES_MAX,
-    request_bytes_max: int | None = None,
-    client_id: str = "oncelog-spark",
-    trust_checkpoint: bool = False,
-    write_to_input: bool = False,
     unwritable: str = "fail",
     dead_letter_topic: str | None = None,
     security: Security = PLAINTEXT,
+    **others: Any,
 ) -> SinkSettings:
-    """Check what the user said. Raises ValueError."""
+    """Check the arguments of a user; `others` are fields of SinkSettings as they are. Raises ValueError."""
     for given in (transactional_id, group_id):
         if QUERY_PLACEHOLDER in (given or ""):
             raise ValueError(
@@ -99,40 +91,25 @@ def sink_settings(
     if not bootstrap_servers:
         raise ValueError("bootstrap_servers (kafka.bootstrap.servers) is needed: host:port, or several with commas")
     parse_addresses(bootstrap_servers, security)
-    numbers = (
-        attempts,
-        transaction_timeout_ms,
-        call_timeout_ms,
-        request_timeout_ms,
-        delivery_timeout_ms,
-        batch_bytes_max,
-    )
-    if min(*numbers, 1 if request_bytes_max is None else request_bytes_max) < 1:
-        raise ValueError("attempts, sizes and times are greater than 0")
     codecs = {codec.name.lower(): codec for codec in Codec}
     if compression not in codecs:
         raise ValueError(f"compression (kafka.compression.type) is one of {', '.join(codecs)}, not {compression!r}")
-    return SinkSettings(
+    settings = SinkSettings(
         topic=topic,
         transactional_id=transactional_id,
         group_id=group_id or transactional_id,
         bootstrap_servers=bootstrap_servers,
         mode=parse_mode(mode),
-        attempts=attempts,
-        transaction_timeout_ms=transaction_timeout_ms,
-        call_timeout_ms=call_timeout_ms,
-        request_timeout_ms=request_timeout_ms,
-        delivery_timeout_ms=delivery_timeout_ms,
         codec=codecs[compression],
-        batch_bytes_max=batch_bytes_max,
-        request_bytes_max=request_bytes_max,
-        client_id=client_id,
-        trust_checkpoint=trust_checkpoint,
-        write_to_input=write_to_input,
         unwritable=_policy(unwritable, dead_letter_topic),
         dead_letter_topic=dead_letter_topic,
         security=security,
+        **others,
     )
+    numbers = (value for value in others.values() if isinstance(value, int) and not isinstance(value, bool))
+    if min(numbers, default=1) < 1:
+        raise ValueError("attempts, sizes and times are greater than 0")
+    return settings
 
 
 def _policy(text: str, dead_letter_topic: str | None) -> Policy:

@@ -3,6 +3,10 @@
 A partition is written by one task, because sequences are counted per partition. No task may run twice under one epoch:
 Kafka cannot take back part of a transaction. In a barrier stage a failed task fails the job instead of being tried again,
 and none is run speculatively.
+
+An exchange brings the batches to the tasks. `DataFrame.repartitionById` does so since PySpark 4.1. Every release puts a row where
+the hash of its key says (HashPartitioning: Murmur3 with the seed 42, modulo the number of partitions), so keys are chosen whose
+hashes say it.
 """
 
 from __future__ import annotations
@@ -19,20 +23,21 @@ from oncelog.client import BrokerRefused, TopicPartition
 from oncelog.client.errors import broker_refusal
 from oncelog.records.arrow_arrays import binary_array, integer_array
 from oncelog.spark.plan import Mode
-from oncelog.spark.session.python_worker import settled
+from oncelog.spark.session.python_worker import frozen_after
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.sink.delivery import (
     SPARK_ERRORS,
     BatchDeliveryFailed,
     Count,
     EncodedRows,
+    KeptDelivery,
     Producing,
     Tally,
     open_sender,
     send_all,
     tally,
 )
-from oncelog.spark.sink.encoding import batches_in
+from oncelog.spark.sink.encoding import arrow_schema, batches_in
 from oncelog.wire import ErrorCode
 
 ROW_CHECKSUMS = "spark.sql.shuffle.orderIndependentChecksum.enabled"
@@ -45,62 +50,36 @@ like any other, after which everything is sent again."""
 
 NO_TARGET = -1
 
-_SENT = pa.schema(
-    [
-        ("target", pa.int32()),
-        ("records", pa.int64()),
-        ("batches", pa.int64()),
-        ("size", pa.int64()),
-        ("checksum", pa.int64()),
-        ("error", pa.int32()),
-        ("message", pa.binary()),
-        ("missing", pa.binary()),
-    ]
-)
+_SENT = arrow_schema(SENT_SCHEMA)
 
 
-class SharedProducerDelivery:
+class SharedProducerDelivery(KeptDelivery):
     """Encoded rows, exchanged so that each target's batches meet in one task, in order, and sent from there."""
+
+    mode = Mode.SHARED_PRODUCER
 
     def __init__(
         self,
         encoded: EncodedRows,
         partitions: tuple[TopicPartition, ...],
-        lanes: Callable[[int], Mapping[int, int]],
         slots: Callable[[], int],
+        sender_tasks: Callable[[int], Mapping[int, int]],
     ) -> None:
-        """`lanes` says which task each target goes to, where so many fit at once.
-
-        `slots` says how many do. It is asked each time: after a loss they may be fewer.
-        """
-        self._encoded = encoded
-        self._partitions = partitions
-        self._lanes = lanes
-        self._slots = slots
-
-    @property
-    def mode(self) -> Mode:
-        return Mode.SHARED_PRODUCER
-
-    @property
-    def counts(self) -> Tally:
-        return self._encoded.counts
-
-    @property
-    def unwritable(self) -> int:
-        return self._encoded.unwritable
+        """`sender_tasks` returns the sender task of each target, for as many tasks as fit at once."""
+        super().__init__(encoded, partitions, slots)
+        self._sender_tasks = sender_tasks
 
     def send(self, producing: Producing) -> Tally:
         slots = self._slots()
-        lanes = self._lanes(slots)
-        width = len(set(lanes.values()))
-        lane_of_target = [lanes.get(target, 0) for target in range(len(self._partitions))]
+        sender_tasks = self._sender_tasks(slots)
+        width = len(set(sender_tasks.values()))
+        task_of_target = [sender_tasks.get(target, 0) for target in range(len(self.partitions))]
         batches = (
-            exchanged(self._encoded.rows(slots), functions.col("target"), lane_of_target, width)
+            exchanged(self._encoded.rows(slots), functions.col("target"), task_of_target, width)
             .sortWithinPartitions("target", "source", "position")
             .select("target", "records", "crc", "batch")
         )
-        task = _SendTask(producing, self._partitions)
+        task = _SendTask(producing, self.partitions)
         try:
             with _without_row_checksums(batches.sparkSession):
                 sent = batches.mapInArrow(task, SENT_SCHEMA, barrier=True).collect()
@@ -112,13 +91,10 @@ class SharedProducerDelivery:
                 raise broker_refusal(ErrorCode(row.error), bytes(row.message).decode(), right)
         return tally((row.target, Count(row.records, row.batches, row["size"], row.checksum)) for row in sent)
 
-    def close(self) -> None:
-        self._encoded.close()
-
 
 @contextmanager
 def _without_row_checksums(session: SparkSession) -> Iterator[None]:
-    """Spark sums every byte of an exchange to notice a stage that was computed again, and otherwise. The tally does that."""
+    """Spark sums every byte of an exchange to notice a stage that was computed again with another result. The tally does that."""
     before = session.conf.get(ROW_CHECKSUMS, "true") or "true"
     session.conf.set(ROW_CHECKSUMS, "false")
     try:
@@ -128,14 +104,14 @@ def _without_row_checksums(session: SparkSession) -> Iterator[None]:
 
 
 class _SendTask(Shipped):
-    """What one task of the barrier stage does: send its targets' batches, return when all are acknowledged."""
+    """The function of the barrier stage's tasks: it sends its targets' batches, and returns when all are acknowledged."""
 
     def __init__(self, producing: Producing, partitions: tuple[TopicPartition, ...]) -> None:
         self._producing = producing
         self._partitions = partitions
 
     def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
-        return settled(self._sent(rows), "send")
+        return frozen_after(self._sent(rows), "send")
 
     def _sent(self, rows: Iterator[Any]) -> Iterator[Any]:
         try:
@@ -174,11 +150,11 @@ KEY_COLUMN = "oncelog partition key"
 
 
 def exchanged(rows: DataFrame, place: Column, partition_of_place: Sequence[int], width: int) -> DataFrame:
-    """Rows in `width` partitions: each in that which `partition_of_place` has for its place, a number from 0."""
+    """Rows in `width` partitions: each in the one that `partition_of_place` has for its place, a number from 0."""
     keys = partition_keys(width)
     key_of_place = functions.lit([keys[partition] for partition in partition_of_place])
     key = functions.element_at(key_of_place, place + functions.lit(1))
-    # As a column of its own: an exchange that follows a coalesce directly makes Spark leave out the coalesce.
+    # A column of its own: Spark leaves out a coalesce that an exchange follows directly.
     return rows.withColumn(KEY_COLUMN, key).repartition(width, KEY_COLUMN).drop(KEY_COLUMN)
 
 
@@ -193,7 +169,7 @@ def partition_keys(width: int) -> list[int]:
 
 
 def spark_hash(key: int) -> int:
-    """What Spark's function `hash` gives for an integer that is not negative."""
+    """Spark's function `hash` of an integer that is not negative."""
     word = _rotated(key * 0xCC9E2D51 & MASK, 15) * 0x1B873593 & MASK
     hashed = (_rotated(SEED ^ word, 13) * 5 + 0xE6546B64) & MASK
     hashed ^= INTEGER_BYTES

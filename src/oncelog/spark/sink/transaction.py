@@ -23,7 +23,7 @@ from oncelog.client.producer.producing import EPOCH_MAX
 from oncelog.client.transports.blocking.shared_producer import SharedProducer
 from oncelog.spark.sink.delivery import BatchDelivery, BatchDeliveryFailed, DeliveryChanged, Producing, difference
 from oncelog.spark.sink.fence import FenceError
-from oncelog.spark.sink.hanging import SettledPartitions
+from oncelog.spark.sink.hanging import CheckedPartitions
 from oncelog.spark.sink.settings import SinkSettings
 from oncelog.wire import ErrorCode
 
@@ -36,7 +36,7 @@ class AttemptsExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """How a micro-batch was committed."""
+    """The commit of a micro-batch."""
 
     attempts: int
     transaction_ms: float
@@ -56,17 +56,17 @@ def open_producer(settings: SinkSettings) -> SharedProducer:
 
 
 class SinkTransactions:
-    """The transactions of one transactional id, as long as this driver owns it."""
+    """The transactions of one transactional id while this driver owns it."""
 
     def __init__(self, settings: SinkSettings, client: Client) -> None:
-        """Take the transactional id: whoever had it is fenced, and their open transaction ended, when this returns."""
+        """Take the transactional id: when this returns, the producer before is fenced and its open transaction has ended."""
         self._settings = settings
-        self.settled = SettledPartitions(client, settings.transactional_id, settings.group_id)
+        self.checked = CheckedPartitions(client, settings.transactional_id, settings.group_id)
         self._read: Mapping[TopicPartition, OffsetAndMetadata] = {}
         self._is_confirmed = True
         self._producer = open_producer(settings)
         try:
-            self.settled.writes_as(self._producer.init())
+            self.checked.writes_as(self._producer.init())
         except BaseException:
             self._producer.close()
             raise
@@ -79,13 +79,12 @@ class SinkTransactions:
         self._producer.close()
 
     def confirm(self, read: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Have the next transaction make sure that the group had committed no more than was read."""
+        """Have the next transaction check that the group had committed no more than was read."""
         self._read, self._is_confirmed = read, False
 
     def commit(
         self,
         delivery: BatchDelivery,
-        partitions: tuple[TopicPartition, ...],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         is_wanted: Callable[[], bool],
     ) -> Committed:
@@ -103,9 +102,9 @@ class SinkTransactions:
             return Committed(0, 0.0, self._producer.identity)
         for attempt in range(1, self._settings.attempts + 1):
             started_ms = time.monotonic() * 1000
-            identity = self._next_identity([partitions[target] for target in delivery.counts], offsets)
+            identity = self._next_identity(delivery.written, offsets)
             try:
-                self._attempt(delivery, partitions, offsets, identity)
+                self._attempt(delivery, offsets, identity)
             except BrokerRefused as refused:
                 # Left open, it would keep what others write to these topics from read_committed readers.
                 with suppress(ClientError):
@@ -133,75 +132,56 @@ class SinkTransactions:
     def _next_identity(
         self, written: list[TopicPartition], offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> ProducerIdentity:
-        """Whom to write the next transaction as. Raises HangingTransaction, while nothing is part of that transaction.
+        """The identity for the next transaction. Raises HangingTransaction before anything is part of that transaction.
 
-        A coordinator that has forgotten the transactional id refuses no epoch of it: it gives out another producer id
-        (KIP-360). Whoever had the id meanwhile, and was forgotten too, may have committed: that raises
-        TransactionalIdExpired.
+        A coordinator that has forgotten the transactional id refuses no epoch of it: it gives out another producer id (KIP-360).
+        Another producer may have had the id meanwhile, committed, and been forgotten too: that raises TransactionalIdExpired.
         """
         before = self._producer.identity
-        are_known = self.settled.are_known(written, with_offsets=bool(offsets))
+        are_known = self.checked.are_known(written, with_offsets=bool(offsets))
         identity = self._producer.bump() if are_known else self._producer.await_end()
         if identity.producer_id != before.producer_id and before.epoch < EPOCH_MAX:
             raise TransactionalIdExpired(
                 f"transactional id {self._settings.transactional_id!r} was forgotten by its coordinator"
             )
         if not are_known:
-            self.settled.look(written, offsets)
-        self.settled.writes_as(identity)
+            self.checked.check_all(written, offsets)
+        self.checked.writes_as(identity)
         return identity
 
     def _attempt(
         self,
         delivery: BatchDelivery,
-        partitions: tuple[TopicPartition, ...],
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         identity: ProducerIdentity,
     ) -> None:
+        version = self._producer.transaction_version
+        producing = Producing(self._settings, self._settings.transactional_id, identity, version)
         try:
-            self._write(delivery, partitions, offsets, identity)
+            encoded = delivery.counts
+            if encoded:
+                self._producer.add_partitions(delivery.written)
+                problem = difference(encoded, delivery.send(producing))
+                if problem is not None:
+                    raise DeliveryChanged(problem)
+            if offsets:
+                self._commit_offsets(offsets)
+            self._producer.end(commit=True)
         except BaseException:
-            self.settled.forget()
+            self.checked.forget()
             raise
 
-    def _write(
-        self,
-        delivery: BatchDelivery,
-        partitions: tuple[TopicPartition, ...],
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        identity: ProducerIdentity,
-    ) -> None:
-        producing = Producing(
-            self._settings.bootstrap_servers,
-            self._settings.transactional_id,
-            self._settings.client_id,
-            self._settings.request_timeout_ms,
-            self._settings.delivery_timeout_ms,
-            identity,
-            self._producer.transaction_version,
-            self._settings.security,
-        )
-        encoded = delivery.counts
-        if encoded:
-            self._producer.add_partitions([partitions[target] for target in encoded])
-            problem = difference(encoded, delivery.send(producing))
-            if problem is not None:
-                raise DeliveryChanged(problem)
-        if offsets:
-            self._commit_offsets(offsets)
-        self._producer.end(commit=True)
-
     def _commit_offsets(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Make offsets part of the transaction; the first time, check what was read of the group before it.
+        """Make offsets part of the transaction; the first time, check the earlier read of the group.
 
-        A coordinator that leads no more may answer a read, and not have heard of what was committed since.
+        A deposed coordinator may have answered that read, without the offsets that were committed since.
         """
         group = self._settings.group_id
         if self._is_confirmed:
             self._producer.commit_offsets(group, offsets)
             return
         found = self._producer.commit_offsets_and_read(group, offsets)
-        if has_gone_on(self._read, found):
+        if has_changed(self._read, found):
             raise FenceError(
                 f"group {group!r} has committed more than its coordinator said at first, which leads no more: nothing was "
                 "written. Start the query again"
@@ -209,10 +189,10 @@ class SinkTransactions:
         self._is_confirmed = True
 
 
-def has_gone_on(
+def has_changed(
     read: Mapping[TopicPartition, OffsetAndMetadata], found: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> bool:
-    """Whether a group has committed anything, for any of these partitions, that was not read of it before."""
+    """True if the committed offsets of any of these partitions differ from those that were read before."""
     return any(read.get(partition) != committed for partition, committed in found.items())
 
 

@@ -1,4 +1,8 @@
-"""Which columns of a DataFrame are written, and of which types: those of Spark's Kafka sink."""
+"""The columns that can be written, those of Spark's Kafka sink, and the treatment of records that cannot be written.
+
+Unwritable records are found while rows are encoded, before the transaction begins. A broker that refuses a record after that
+ends the write, whatever the policy is: nobody knows which of a batch's records it was.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +90,7 @@ PARTITION_HEADER = "oncelog.error.partition"
 
 BATCH_OVERHEAD_BYTES = 61
 RECORD_OVERHEAD_BYTES = 21
-"""Of the upper bound that the Java producer compares with max.request.size (DefaultRecord.MAX_RECORD_OVERHEAD)."""
+"""Overheads in the upper bound that the Java producer compares with max.request.size (DefaultRecord.MAX_RECORD_OVERHEAD)."""
 
 HEADERS_TYPE = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
@@ -96,7 +100,7 @@ class RowError(ValueError):
 
 
 class Policy(Enum):
-    """What becomes of records that cannot be written."""
+    """The treatment of records that cannot be written."""
 
     FAIL = "fail"
     SKIP = "skip"
@@ -104,7 +108,7 @@ class Policy(Enum):
 
 
 class Reason(Enum):
-    """Why a record cannot be written."""
+    """The reason why a record cannot be written."""
 
     NO_TOPIC = "no-topic"
     UNKNOWN_TOPIC = "unknown-topic"
@@ -125,8 +129,8 @@ class Unwritable:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What cluster and user allow: how large a topic's batches may be, where that is known, which topics this user may not
-    write, and how large a record may be as the Java producer counts it, None for any size.
+    """The limits of cluster and user: the largest batch of each topic where it is known, the topics that this user may not
+    write, and the largest record as the Java producer counts it, None for any size.
     """
 
     batch_bytes_max: Mapping[str, int] = field(default_factory=dict)
@@ -176,7 +180,7 @@ def _sized(array: Any) -> NDArray[np.int64]:
 
 
 def _varint_bytes(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many bytes a length takes, zigzag-encoded, with 7 bits in each."""
+    """The bytes of a length, zigzag-encoded, with 7 bits in each."""
     sizes = np.ones(len(lengths), np.int64)
     for bits in (6, 13, 20, 27):
         sizes += lengths >= 1 << bits
@@ -197,7 +201,7 @@ def _headers_bytes(table: pa.Table) -> NDArray[np.int64]:
 
 
 def dead_letters(table: pa.Table, found: Unwritable) -> pa.Table:
-    """The rows as records for the dead-letter topic: as they are, with headers that say where they were to go, and why."""
+    """The rows as records for the dead-letter topic: as they are, with headers for their target and the reason."""
     rows = table.take(integer_array(found.rows, pa.int64()))
     told = rows.column("partition").to_pylist() if "partition" in rows.column_names else [None] * rows.num_rows
     before = rows.column("headers").to_pylist() if "headers" in rows.column_names else [None] * rows.num_rows

@@ -30,7 +30,7 @@ UNSEEN_RETENTION_MS = 24 * 60 * MINUTE_MS
 TIMEOUT_LIMIT = "transaction.max.timeout.ms"
 
 TIME_SETTING = "call_timeout_ms, kafka.max.block.ms"
-"""How an argument and an option say for how long an answer is waited for."""
+"""The argument and the option for the longest wait."""
 
 
 def open_client(settings: SinkSettings) -> Client:
@@ -46,16 +46,16 @@ def open_client(settings: SinkSettings) -> Client:
 
 def cluster_of(settings: SinkSettings) -> str:
     """The id of the output's cluster; its address where brokers tell none. Raises ClientError."""
-    with _told(settings, "the cluster"), open_client(settings) as client:
+    with _waiting_for(settings, "the cluster"), open_client(settings) as client:
         return client.describe_cluster().cluster_id or settings.bootstrap_servers
 
 
 def look_first(
     client: Client, settings: SinkSettings, batch: fence.Batch, partitions: Iterable[TopicPartition]
 ) -> None:
-    """Raise FenceError before the transactional id is taken, and with it whoever writes under it now is fenced.
+    """Raise FenceError before the transactional id is taken and its present producer fenced.
 
-    An open transaction may be about to commit what is missing. So a refusal is looked at again when none is open.
+    An open transaction may be about to commit the missing offsets, so a refusal is decided again when none is open.
     `partitions` are those whose offsets the micro-batch commits. Raises what `stable_offsets` raises.
     """
 
@@ -64,7 +64,7 @@ def look_first(
     def decide(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         decided(client, settings, _progress(committed, last_record), batch)
 
-    with _told(settings, f"the offsets of group {settings.group_id!r}"):
+    with _waiting_for(settings, f"the offsets of group {settings.group_id!r}"):
         try:
             decide(client.committed_offsets(settings.group_id, require_stable=False))
         except fence.FenceError:
@@ -72,7 +72,7 @@ def look_first(
 
 
 def decided(client: Client, settings: SinkSettings, progress: fence.FenceProgress, batch: fence.Batch) -> fence.Verdict:
-    """Whether to run or to skip a micro-batch. Raises FenceError when neither is safe."""
+    """Decide to run or to skip a micro-batch. Raises FenceError when neither is safe."""
     trust = settings.trust_checkpoint
     return fence.decide(progress, batch, lambda: offsets_retention_ms(client), trust_checkpoint=trust)
 
@@ -88,20 +88,20 @@ def broker_setting(client: Client, name: str) -> str | None:
 
 
 def offsets_retention_ms(client: Client) -> int:
-    """After how long a broker may forget what a group has committed."""
+    """The time after which a broker may delete a group's offsets."""
     minutes = broker_setting(client, OFFSETS_RETENTION)
     return UNSEEN_RETENTION_MS if minutes is None else int(minutes) * MINUTE_MS
 
 
 class Writer:
-    """Owns the transactional id from the moment it is made; what the group had committed is read after that, never before."""
+    """Owns the transactional id from the moment it is made. It reads the committed offsets after that, never before."""
 
     def __init__(self, settings: SinkSettings) -> None:
-        """Fences whoever wrote under this transactional id, and ends the transaction they left open."""
+        """Fence the producer before, and end the transaction that it left open."""
         self._settings = settings
         self.client = open_client(settings)
         try:
-            with _told(settings, f"transactional id {settings.transactional_id!r}"):
+            with _waiting_for(settings, f"transactional id {settings.transactional_id!r}"):
                 self._transactions = SinkTransactions(settings, self.client)
         except BrokerRefused as refused:
             advice = _advice_on_taking(refused, settings, self.client)
@@ -120,27 +120,27 @@ class Writer:
 
     @property
     def identity(self) -> ProducerIdentity:
-        """What the last transaction was written with, or else what the next one will be."""
+        """The identity of the last transaction, or else of the next one."""
         return self._transactions.identity
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group has committed, once nothing is pending; `partitions` are those whose offsets are to be committed.
+        """The committed offsets of the group, once none is pending; `partitions` are those whose offsets are to be committed.
 
         Raises what `stable_offsets` raises, and HangingTransaction where the output has an end missing.
         """
         named = (self._settings.topic, self._settings.dead_letter_topic)
-        settled = self._transactions.settled
-        settled.check(self.partitions_of(topic for topic in named if topic is not None))
-        read = settled.committed(partitions)
+        checked = self._transactions.checked
+        checked.check(self.partitions_of(topic for topic in named if topic is not None))
+        read = checked.committed(partitions)
         self._transactions.confirm(read)
         return read
 
     def progress(self, partitions: Iterable[TopicPartition]) -> fence.FenceProgress:
-        """What the group has committed, and its last record where that has expired. Raises what `committed` raises."""
+        """The progress of the group, with its last record where its offsets have expired. Raises what `committed` raises."""
         return _progress(self.committed(partitions), self._last_record)
 
     def keep(self, record: fence.FenceRecord, committed: Iterable[TopicPartition]) -> None:
-        """Keep the record of what was committed, with the offsets of these partitions, for when the group's has expired."""
+        """Keep the record of the committed micro-batch for the time after the group's offsets have expired."""
         self._last_record.keep(record, committed)
 
     def partitions_of(self, topics: Iterable[str]) -> list[TopicPartition]:
@@ -158,7 +158,7 @@ class Writer:
     ) -> BatchReport:
         """Write a micro-batch, or a batch DataFrame, in one transaction.
 
-        `entries` is asked, once the rows are computed, what to commit with the partitions that have some of them.
+        `entries` is called, once the rows are computed, with the partitions that are written. It returns the offsets to commit.
 
         Raises what `SinkTransactions.commit` and `Output.encode` raise, and QueryError where executors lack oncelog. When it
         returns, the micro-batch is committed.
@@ -166,13 +166,12 @@ class Writer:
         started_ms = time.monotonic() * 1000
         for _ in range(self._settings.attempts):
             try:
-                delivery, partitions = self._output.encode(rows, batch_id, expected, self._transactions.settled.topics)
+                delivery = self._output.encode(rows, batch_id, expected, self._transactions.checked.topics)
             except SPARK_ERRORS as error:
                 refuse_executors(error)
                 raise
-            written = [partitions[target] for target in delivery.counts]
             try:
-                return self.send(delivery, partitions, batch_id, entries(written), is_wanted, started_ms)
+                return self.send(delivery, batch_id, entries(delivery.written), is_wanted, started_ms)
             except DeliveryChanged as changed:
                 problem = changed
             finally:
@@ -182,14 +181,13 @@ class Writer:
     def send(
         self,
         delivery: BatchDelivery,
-        partitions: tuple[TopicPartition, ...],
         batch_id: int,
         entries: Mapping[TopicPartition, OffsetAndMetadata],
         is_wanted: Callable[[], bool],
         started_ms: float,
     ) -> BatchReport:
-        """Send what is encoded in one transaction. Raises what `SinkTransactions.commit` raises."""
-        committed = self._transactions.commit(delivery, partitions, entries, is_wanted)
+        """Send an encoded micro-batch in one transaction. Raises what `SinkTransactions.commit` raises."""
+        committed = self._transactions.commit(delivery, entries, is_wanted)
         return _report(batch_id, delivery, committed, started_ms)
 
 
@@ -200,12 +198,12 @@ def _progress(
     return replace(progress, expired=last_record.read()) if progress.newest is None else progress
 
 
-def _told(settings: SinkSettings, what: str) -> AbstractContextManager[None]:
+def _waiting_for(settings: SinkSettings, what: str) -> AbstractContextManager[None]:
     return answered(settings.bootstrap_servers, what, settings.call_timeout_ms, TIME_SETTING)
 
 
 def skipped_report(batch_id: int, total_ms: float, identity: ProducerIdentity) -> BatchReport:
-    """The report of what was committed before."""
+    """The report of a micro-batch that was committed before."""
     return BatchReport(
         batch_id=batch_id,
         is_skipped=True,

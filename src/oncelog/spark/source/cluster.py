@@ -1,4 +1,4 @@
-"""What the driver asks the input's cluster: which partitions there are, and where they begin and end."""
+"""The driver's view of the input's cluster: its partitions, and where they begin and end."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class SourceCluster:
                 self._note_made_anew(topic, read_as)
 
     def partitions(self, was_read: Collection[TopicPartition] = ()) -> list[TopicPartition]:
-        """What the subscription names at present. What was read and is gone is left out.
+        """The partitions of the subscription at present. Those that were read and deleted are left out.
 
         Raises OptionError for a topic or partition that does not exist and was never read.
         """
@@ -90,7 +90,7 @@ class SourceCluster:
         return self._partitions
 
     def partitions_there(self) -> list[TopicPartition]:
-        """What the subscription names, without what does not exist: for who does not know yet what was read."""
+        """The existing partitions of the subscription, before it is known what was read."""
         subscribed = self._options.subscription
         topics = {*subscribed.topics, *(partition.topic for partition in subscribed.partitions)}
         return self._asked(lambda client: self._find_partitions(client, topics, subscribed.partitions))
@@ -111,7 +111,7 @@ class SourceCluster:
         return self.earliest(there.intersection(partitions))
 
     def ends(self, was_read: Offsets) -> Offsets:
-        """The latest offsets of what `partitions` names. One is before what was read only if records were lost."""
+        """The latest offsets of `partitions()`. One is before the offset that was read only if records were lost."""
         try:
             return self._ends(was_read)
         except BrokerRefused as refused:
@@ -125,7 +125,7 @@ class SourceCluster:
         partitions, level = self.partitions(was_read), self._options.fetch.isolation_level
         return self._asked(lambda client: client.end_offsets(partitions, isolation_level=level, at_least=was_read))
 
-    def hear_of_leaders(self) -> None:
+    def refresh_leaders(self) -> None:
         """Ask every node who leads what is subscribed: the newest leader epoch counts from then on (KIP-320)."""
         subscribed = self._options.subscription
         names = {*subscribed.topics, *(partition.topic for partition in subscribed.partitions)}

@@ -1,4 +1,4 @@
-"""What the source raises while it reads. What is wrong with an option is an OptionError."""
+"""Errors of the source while it reads. A wrong option is an OptionError."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class NoAnswerError(Exception):
         )
 
 
-SAID = (OptionError, DataLossError, NoRecordsError, NoAnswerError, ClientError)
-"""Errors whose message says all that a user needs."""
+USER_ERRORS = (OptionError, DataLossError, NoRecordsError, NoAnswerError, ClientError)
+"""Errors for the user, which Spark reports without a stack trace."""

@@ -1,4 +1,4 @@
-"""How much one micro-batch reads, and how its offsets are divided among tasks."""
+"""The size of a micro-batch, and the division of its offsets among tasks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from oncelog.client.values import TopicPartition
 from oncelog.spark.offsets import Offsets
 
 TASK_OFFSETS = 20_000
-"""A task of Spark's, with its Python, costs about as much of the processor as reading so many small records."""
+"""A task of Spark's, with its Python, costs about as much of the processor as reading this many small records."""
 
 PARTITION_OFFSETS = 100
 """The same of one more partition in a task."""
 
 TASKS_PER_CORE = 2
-"""So many tasks are made where partitions are small: what is left when one core is done early is small, too."""
+"""The tasks per core where partitions are small: small tasks leave little to wait for at the end."""
 
 
 class OffsetRange(NamedTuple):
@@ -50,16 +50,16 @@ def limited(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition,
 
 
 def available(start: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> int:
-    """How many offsets there are to read. `start` has every partition of `latest`."""
+    """The number of offsets to read. `start` has every partition of `latest`."""
     return sum(max(0, end - start[partition]) for partition, end in latest.items())
 
 
 def capped(
     latest: Mapping[TopicPartition, int], bound: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]
 ) -> Offsets:
-    """`latest`, but nothing beyond `bound`, nor partitions that neither `bound` nor `start` has.
+    """`latest` up to `bound`, without partitions that neither `bound` nor `start` has.
 
-    What was read already stays read, whatever a broker that lagged behind has said of the bound.
+    No end is before its start, even where a broker that lagged behind has named an earlier bound.
     """
     ends = {**bound, **{partition: max(bound.get(partition, begin), begin) for partition, begin in start.items()}}
     return {partition: min(latest[partition], end) for partition, end in ends.items() if partition in latest}
@@ -97,8 +97,8 @@ def put_together(
 ) -> list[tuple[OffsetRange, ...]]:
     """Divide the parts among tasks: neighbours together, in about equal shares, in at most `partitions_max` tasks.
 
-    Where nobody says how many, they are enough for all cores, and none is for next to nothing. More tasks come of
-    `records_max`, which none exceeds that reads more than one part.
+    Without `partitions_max` there are enough for all cores, and none reads next to nothing. More tasks come of
+    `records_max`, which no task exceeds that reads more than one part.
 
     Each task reads on where the one before it ends: the sink writes what tasks give in their order, and pieces of one
     partition stay in theirs.

@@ -34,13 +34,13 @@ from oncelog.spark.older_pyspark import (
 )
 from oncelog.spark.options.source_options import SourceOptions
 from oncelog.spark.options.table import OptionError
-from oncelog.spark.session.python_worker import session_cores, settled, told_in_one_sentence
+from oncelog.spark.session.python_worker import frozen_after, session_cores, without_traceback
 from oncelog.spark.shipping import Shipped
 from oncelog.spark.source import planning
 from oncelog.spark.source.cluster import SourceCluster
-from oncelog.spark.source.errors import SAID, DataLossError
+from oncelog.spark.source.errors import USER_ERRORS, DataLossError
 from oncelog.spark.source.planning import OffsetRange
-from oncelog.spark.source.reading import read_ranges, read_settings
+from oncelog.spark.source.reading import read_ranges
 
 logger = logging.getLogger("oncelog.spark")
 
@@ -62,9 +62,8 @@ class BatchReader(Shipped, DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._settings = read_settings(options)
 
-    @told_in_one_sentence(*SAID)
+    @without_traceback(*USER_ERRORS)
     def partitions(self) -> Sequence[InputPartition]:
         cluster = SourceCluster(self._options)
         try:
@@ -79,11 +78,11 @@ class BatchReader(Shipped, DataSourceReader):
         return [OffsetRange(partition, start[partition], end[partition]) for partition in sorted(end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._settings)
+        return _read(partition, self._options)
 
 
 class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A read that goes on. One of them lives in the driver for as long as the query runs; copies read in the tasks."""
+    """A read without an end. One reader lives in the driver while the query runs; copies read in the tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         """Raises OptionError where this release of PySpark cannot keep to an option."""
@@ -93,23 +92,22 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
                 "where a micro-batch starts"
             )
         self._options = options
-        self._settings = read_settings(options)
         self._cluster = SourceCluster(options)
         self._bound: Offsets | None = None
         self._latest: Offsets | None = None
         self._planned: Offsets | None = None
-        """Where the last micro-batch ends whose tasks were planned: that is where the next one starts."""
+        """The end of the last micro-batch whose tasks were planned, at which the next one starts."""
         self._told_last: OffsetTree | None = None
-        """What Spark was told last that does not tell where a micro-batch starts."""
+        """The last answer to a Spark that does not tell where a micro-batch starts."""
         self._last_advance_ms = time.monotonic() * 1000
 
-    @told_in_one_sentence(*SAID)
+    @without_traceback(*USER_ERRORS)
     def initialOffset(self) -> OffsetTree:
-        """Where a query without a checkpoint starts.
+        """The start of a query without a checkpoint.
 
-        Spark does not keep this answer. It asks again for a first micro-batch that was planned and not done, and that one
-        knows itself where it begins: its topics may be gone since, or have partitions that startingOffsets does not name.
-        So nothing is refused here that concerns none but a micro-batch which is still to be planned.
+        Spark does not keep this answer. It asks again for a first micro-batch that was planned and not done, whose end holds its
+        begin: its topics may be gone since, or have partitions that startingOffsets does not name. So errors are raised only
+        where a micro-batch is planned.
         """
         try:
             return first_start(self._start())
@@ -117,9 +115,9 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return first_start({})
 
     def _start(self) -> OffsetTree:
-        """Where the options say that reading starts. Raises OptionError and ClientError."""
+        """The start that the options name. Raises OptionError and ClientError."""
         missing_is_latest = self._options.missing_timestamp_is_latest
-        return self._told(self._cluster.resolve(self._options.starting, missing_is_latest=missing_is_latest))
+        return self._tree(self._cluster.resolve(self._options.starting, missing_is_latest=missing_is_latest))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         limits = self._options.limits
@@ -129,11 +127,11 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
             return ReadMinRows(limits.offsets_min)
         return ReadAllAvailable()
 
-    @told_in_one_sentence(*SAID)
+    @without_traceback(*USER_ERRORS)
     def prepareForTriggerAvailableNow(self) -> None:
         self._bound = self._cluster.latest(self._cluster.partitions_there())
 
-    @told_in_one_sentence(*SAID)
+    @without_traceback(*USER_ERRORS)
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> OffsetTree:
         if start is None or limit is None:
             return self._latest_without_start()
@@ -152,7 +150,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         end = self._admitted(begin, latest, limit)
         if end != begin:
             self._last_advance_ms = time.monotonic() * 1000
-        told = self._told(end)
+        told = self._tree(end)
         if told == to_tree(from_tree(start), topic_ids(start)) and not is_first:
             # Spark compares the texts: the same offsets in other words would be a micro-batch.
             return dict(start)
@@ -160,24 +158,24 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return with_begins(told, begins) if begins or is_first else told
 
     def _latest_without_start(self) -> OffsetTree:
-        """For PySpark before 4.2. What was lost since the start is found where the tasks are planned.
+        """For PySpark before 4.2. Losses since the start are found where the tasks are planned.
 
-        An end before the start would be taken for a loss there, and stay in the checkpoint. So no broker that leads no more
-        is believed: the start is where the last micro-batch ended, or, where this reader has planned none, as after a
-        restart, every node is asked who leads.
+        An end before the start would count as a loss there, and stay in the checkpoint. So the answer of a deposed leader is not
+        taken: the start is the end of the last micro-batch, or, where this reader has planned none, as after a restart, every
+        node is asked who leads.
 
-        The first answer may be the end of the first micro-batch, so it says where that begins.
+        The first answer may be the end of the first micro-batch, so it holds the begin.
         """
         if self._planned is None:
-            self._cluster.hear_of_leaders()
+            self._cluster.refresh_leaders()
         last = self._told_last
         if last is None:
             start = from_tree(self.initialOffset())
-            told = self._told(self._cluster.ends(self._planned or start))
+            told = self._tree(self._cluster.ends(self._planned or start))
             if start:
                 told = with_begins(told, start)
         else:
-            told = self._told(self._cluster.ends(self._planned or from_tree(last)))
+            told = self._tree(self._cluster.ends(self._planned or from_tree(last)))
             if told == to_tree(from_tree(last), topic_ids(last)):
                 told = last
         self._told_last = told
@@ -186,7 +184,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def reportLatestOffset(self) -> OffsetTree | None:
         return None if self._latest is None else to_tree(self._latest)
 
-    @told_in_one_sentence(*SAID)
+    @without_traceback(*USER_ERRORS)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:
         last = from_tree(end)
         self._planned = last
@@ -206,19 +204,19 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return _tasks([OffsetRange(item, begin[item], last[item]) for item in there], self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self._settings)
+        return _read(partition, self._options)
 
     def stop(self) -> None:
         self._cluster.close()
 
-    def _told(self, offsets: Offsets) -> OffsetTree:
-        """What Spark writes to the checkpoint: offsets, and of which topics they are."""
+    def _tree(self, offsets: Offsets) -> OffsetTree:
+        """The text for the checkpoint: offsets, and the ids of their topics."""
         return to_tree(offsets, self._cluster.topic_ids)
 
     def _begins(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
-        """Where partitions begin that no micro-batch has read. Raises OptionError where neither checkpoint nor options say.
+        """The begin of partitions that no micro-batch has read. Raises OptionError where neither checkpoint nor options say.
 
-        A partition of which nothing is said is read from its beginning. Before PySpark 4.2 an end says something for a first
+        Any other partition is read from its beginning. Before PySpark 4.2 an end says something for a first
         micro-batch alone, and an older oncelog has said nothing.
         """
         told = begins_of(end)
@@ -234,7 +232,7 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {item: min(offset, last.get(item, offset)) for item, offset in known.items()}
 
     def _begin(self, start: Mapping[str, Any], present: IdsByTopic) -> Offsets:
-        """Where a micro-batch starts. Of a topic that was made anew nothing was read, whatever its name had before."""
+        """The start of a micro-batch, without topics that were made anew: nothing of those was read."""
         read_as = topic_ids(start)
         return {item: offset for item, offset in from_tree(start).items() if not _differ(read_as, present, item)}
 
@@ -281,27 +279,26 @@ class StreamReader(Shipped, DataSourceStreamReader, SupportsTriggerAvailableNow)
 
 
 class RefusedReader(DataSourceStreamReader):
-    """Stands for a stream whose options are wrong.
+    """The reader of a stream whose options are wrong.
 
-    Spark would hide an error that is raised where it makes a reader behind one of its own, so the first question to the
-    reader raises it.
+    Spark hides an error of `streamReader` behind one of its own, so the first call of the reader raises it.
     """
 
     def __init__(self, why: str) -> None:
         self._why = why
 
-    @told_in_one_sentence(OptionError)
+    @without_traceback(OptionError)
     def initialOffset(self) -> NoReturn:
         raise OptionError(self._why)
 
-    @told_in_one_sentence(OptionError)
+    @without_traceback(OptionError)
     def latestOffset(self, start: Mapping[str, Any] | None = None, limit: ReadLimit | None = None) -> NoReturn:
         raise OptionError(self._why)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable()
 
-    @told_in_one_sentence(OptionError)
+    @without_traceback(OptionError)
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> NoReturn:
         raise OptionError(self._why)
 
@@ -310,7 +307,7 @@ class RefusedReader(DataSourceStreamReader):
 
 
 def _differ(former: IdsByTopic, present: IdsByTopic, partition: TopicPartition) -> bool:
-    """Whether a partition is one of another topic now. Where one of the ids is not known, it is taken for the same."""
+    """True if a partition belongs to another topic now. Where an id is not known, the topic counts as the same."""
     topic = partition.topic
     return topic in former and topic in present and former[topic] != present[topic]
 
@@ -327,13 +324,13 @@ def _tasks(ranges: Sequence[OffsetRange], options: SourceOptions) -> list[InputP
     return [RangePartition(task) for task in tasks]
 
 
-def _read(partition: InputPartition, settings: Any) -> Iterator[pa.RecordBatch]:
-    """Spark stands in a partition of its own where a read has none."""
+def _read(partition: InputPartition, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Spark passes a partition of its own where a read has none."""
     if not isinstance(partition, RangePartition):
         return iter(())
-    return settled(_told(read_ranges(partition.ranges, settings)), "read")
+    return frozen_after(_without_traceback(read_ranges(partition.ranges, options)), "read")
 
 
-def _told(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with told_in_one_sentence(*SAID):
+def _without_traceback(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with without_traceback(*USER_ERRORS):
         yield from rows

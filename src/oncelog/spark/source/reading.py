@@ -24,31 +24,17 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.spark")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSettings:
-    """What a task has to know to read."""
-
-    connection: ConnectionOptions
-    fetch: FetchOptions
-    include_headers: bool
-    fail_on_data_loss: bool
-
-
-def read_settings(options: SourceOptions) -> ReadSettings:
-    return ReadSettings(options.connection, options.fetch, options.include_headers, options.fail_on_data_loss)
-
-
 AHEAD_PARTITIONS = 200
-"""So many partitions of a task are read at once: enough for a request to cost little beside its records."""
+"""A task reads this many partitions at once: enough for a request to cost little beside its records."""
 
 JOINED_BYTES = 1024 * 1024
 """Rows of many partitions become Arrow batches of about this size: each of them costs Spark as much as many rows."""
 
-_fetchers: dict[ReadSettings, Fetcher] = {}
+_fetchers: dict[tuple[ConnectionOptions, FetchOptions], Fetcher] = {}
 """Open connections, kept between the tasks that this worker process runs one after the other."""
 
 
-def read_ranges(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+def read_ranges(wanted: Sequence[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the records of ranges, one range after the other, each in offset order; no partition comes twice.
 
     The order is the same each time. Offsets without a record, of markers or aborted data, are normal.
@@ -56,21 +42,21 @@ def read_ranges(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterat
     Raises DataLossError when failOnDataLoss is set and a log does not reach from start to end, NoAnswerError when no broker
     answers, and NoRecordsError when one does and has nothing.
     """
-    rows = _rows(wanted, settings)
+    rows = _rows(wanted, options)
     return rows if len(wanted) == 1 else _joined(rows)
 
 
-def _rows(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.RecordBatch]:
+def _rows(wanted: Sequence[OffsetRange], options: SourceOptions) -> Iterator[pa.RecordBatch]:
     # Loads compiled code, which the processes that only plan a read do without.
     from oncelog.records.arrow import batches_to_arrow
 
-    with WaitLog(f"no records from {settings.connection.bootstrap_servers}") as wait, _borrowed(settings) as fetcher:
+    with WaitLog(f"no records from {options.connection.bootstrap_servers}") as wait, _borrowed(options) as fetcher:
         for first in range(0, len(wanted), AHEAD_PARTITIONS):
             together = wanted[first : first + AHEAD_PARTITIONS]
             for part in together:
                 fetcher.read(part.partition, part.start, end_offset=part.end)
             for part in together:
-                reading = _RangeReading(part, settings, fetcher, wait)
+                reading = _RangeReading(part, options, fetcher, wait)
                 while (fetched := reading.fetch()) is not None:
                     yield from batches_to_arrow(
                         fetched.batches.chunks,
@@ -79,8 +65,8 @@ def _rows(wanted: Sequence[OffsetRange], settings: ReadSettings) -> Iterator[pa.
                         fetched.start,
                         part.end,
                         fetched.batches.aborted,
-                        include_headers=settings.include_headers,
-                        read_committed=settings.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
+                        include_headers=options.include_headers,
+                        read_committed=options.fetch.isolation_level is IsolationLevel.READ_COMMITTED,
                     )
             _stop_all(fetcher)
 
@@ -102,23 +88,25 @@ def open_fetcher(connection: ConnectionOptions, fetch: FetchOptions) -> Fetcher:
 
 
 @contextmanager
-def _borrowed(settings: ReadSettings) -> Iterator[Fetcher]:
-    """A fetcher that nobody else has meanwhile. One with which something went wrong is closed."""
-    fetcher = _fetchers.pop(settings, None) or open_fetcher(settings.connection, settings.fetch)
+def _borrowed(options: SourceOptions) -> Iterator[Fetcher]:
+    """A fetcher for one task at a time. It is closed after an error."""
+    fetcher = _fetchers.pop((options.connection, options.fetch), None) or open_fetcher(
+        options.connection, options.fetch
+    )
     try:
         yield fetcher
     except GeneratorExit:
-        _give_back(settings, fetcher)  # Spark has rows enough
+        _give_back(options, fetcher)  # Spark has rows enough
         raise
     except BaseException:
         fetcher.close()
         raise
-    _give_back(settings, fetcher)
+    _give_back(options, fetcher)
 
 
-def _give_back(settings: ReadSettings, fetcher: Fetcher) -> None:
+def _give_back(options: SourceOptions, fetcher: Fetcher) -> None:
     _stop_all(fetcher)
-    if _fetchers.setdefault(settings, fetcher) is not fetcher:
+    if _fetchers.setdefault((options.connection, options.fetch), fetcher) is not fetcher:
         fetcher.close()
 
 
@@ -153,11 +141,11 @@ class _Fetched:
 
 
 class _RangeReading:
-    """How far one range is read. What follows in the task is fetched meanwhile."""
+    """The position in one range. The task's next ranges are fetched meanwhile."""
 
-    def __init__(self, wanted: OffsetRange, settings: ReadSettings, fetcher: Fetcher, wait: WaitLog) -> None:
+    def __init__(self, wanted: OffsetRange, options: SourceOptions, fetcher: Fetcher, wait: WaitLog) -> None:
         self._wanted = wanted
-        self._settings = settings
+        self._options = options
         self._fetcher = fetcher
         self._wait = wait
         self._position = wanted.start
@@ -166,7 +154,7 @@ class _RangeReading:
     def fetch(self) -> _Fetched | None:
         """The next batches of the range; None at its end."""
         self._waited_since_ms = time.monotonic() * 1000
-        self._wait.begin(f"no records of {self._wanted.partition} from {self._settings.connection.bootstrap_servers}")
+        self._wait.begin(f"no records of {self._wanted.partition} from {self._options.connection.bootstrap_servers}")
         try:
             return self._next()
         finally:
@@ -185,11 +173,11 @@ class _RangeReading:
         return None
 
     def _fetch(self) -> FetchedBatches | None:
-        """What the next answer has; None where the position has moved instead."""
+        """The batches of the next answer; None where the position has moved instead."""
         try:
             fetched = self._fetcher.take(self._wanted.partition)
         except RetriesExhausted as error:
-            connection = self._settings.connection
+            connection = self._options.connection
             raise NoAnswerError(connection.bootstrap_servers, connection.api_timeout_ms, error) from error
         except OffsetOutOfRange:
             self._restart_after_loss()
@@ -207,7 +195,7 @@ class _RangeReading:
     def _has_lost_its_end(self) -> bool:
         """Ask where the log ends. A new leader names an earlier high watermark in a fetch until its followers have come."""
         partition, end = self._wanted.partition, self._wanted.end
-        with open_client(self._settings.connection) as client:
+        with open_client(self._options.connection) as client:
             found = client.end_offsets(
                 [partition], isolation_level=IsolationLevel.READ_UNCOMMITTED, at_least={partition: end}
             )[partition]
@@ -218,10 +206,10 @@ class _RangeReading:
         return True
 
     def _restart_after_loss(self) -> None:
-        """Go on where the log now starts, if the user has said that records may be missing."""
+        """Continue where the log now starts, if failOnDataLoss is off."""
         partition = self._wanted.partition
         self._lose(f"{partition} no longer has offset {self._position}")
-        with open_client(self._settings.connection) as client:
+        with open_client(self._options.connection) as client:
             earliest = client.beginning_offsets([partition])[partition]
         self._go_to(self._wanted.end if earliest <= self._position else min(earliest, self._wanted.end))
 
@@ -232,7 +220,7 @@ class _RangeReading:
             self._fetcher.read(self._wanted.partition, position, end_offset=self._wanted.end)
 
     def _lose(self, what: str) -> None:
-        if self._settings.fail_on_data_loss:
+        if self._options.fail_on_data_loss:
             raise DataLossError(
                 f"{what}, and {self._wanted.start} to {self._wanted.end} are to be read: records were deleted, or the "
                 "topic was made anew. failOnDataLoss=false goes on without them"
@@ -245,9 +233,9 @@ class _RangeReading:
         )
 
     def _check_patience(self, last_stable_offset: int) -> None:
-        if time.monotonic() * 1000 - self._waited_since_ms > self._settings.fetch.poll_timeout_ms:
+        if time.monotonic() * 1000 - self._waited_since_ms > self._options.fetch.poll_timeout_ms:
             raise NoRecordsError(
                 f"no records of {self._wanted.partition} from offset {self._position} came in "
-                f"{self._settings.fetch.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs); "
+                f"{self._options.fetch.poll_timeout_ms} ms (kafkaConsumer.pollTimeoutMs); "
                 f"its last stable offset is {last_stable_offset}"
             )

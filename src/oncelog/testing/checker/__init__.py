@@ -1,5 +1,6 @@
 """Judges what clients did with a log: whether anything was lost, duplicated, aborted and yet seen, or out of order."""
 
+from oncelog.checking import check
 from oncelog.checking.anomalies import Anomaly, AnomalyFinding, CheckReport, CountsAsFault
 from oncelog.checking.history import (
     ConsumerChange,
@@ -10,7 +11,6 @@ from oncelog.checking.history import (
     RecordedPoll,
     RecordedSend,
 )
-from oncelog.checking.judging import check
 from oncelog.testing.checker.reading import HistoryError, read_history
 from oncelog.testing.checker.recording import HistoryWriter, OperationRecorder, ProcessRecorder, SendRecorder
 

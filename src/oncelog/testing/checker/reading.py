@@ -36,7 +36,7 @@ from oncelog.testing.checker.lines import (
 
 
 class HistoryError(Exception):
-    """A file is not a history: which, at which line, and why."""
+    """A file is not a history: its name, the line and the reason."""
 
     def __init__(self, source: str, line: int, reason: str) -> None:
         super().__init__(f"{source} line {line} is not a line of a history: {reason}")
@@ -47,7 +47,7 @@ class HistoryError(Exception):
 
 @dataclass(slots=True)
 class _OpenOperation:
-    """What invoke lines have said of an operation that has not ended."""
+    """An operation that has not ended, from its invoke lines."""
 
     line: int
     source: str
@@ -150,7 +150,7 @@ class _HistoryReader:
         self._add(process, Ending(line["type"]), begun, micro_operations)
 
     def _note_sends(self, micro_operations: Iterable[RecordedSend | RecordedPoll], process: str, number: int) -> None:
-        """A value stands for one send of its key: whoever sends a value again, sends another one."""
+        """Refuse a value that was sent to its key before: it could not be told which send was read."""
         for one in micro_operations:
             if isinstance(one, RecordedSend):
                 sent, identity = self._sent.setdefault(one.key, {}), identity_of(one.value)

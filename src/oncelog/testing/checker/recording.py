@@ -1,6 +1,6 @@
 """Records histories in a test, with any client, in a form that survives a kill of the process that writes.
 
-What an operation is about to send is in the file before it is sent, so a value that a reader finds has a writer.
+A send is in the file before it is sent, so every value that a reader finds has a writer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class HistoryWriter:
         self._lock = Lock()
 
     def process(self, name: str) -> ProcessRecorder:
-        """Whoever does one operation after the other: a producer, a consumer, or both. One that starts again is another."""
+        """A process does one operation after the other: a producer, a consumer, or both. After a restart it gets another name."""
         return ProcessRecorder(name, self._write)
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class SendRecorder:
         self._offset: int | None = None
 
     def landed(self, offset: int) -> None:
-        """A negative offset is that of a producer that was not told."""
+        """Record the offset of an acknowledgement. A negative one means that the producer did not learn it."""
         self._offset = offset if offset >= 0 else None
 
     def as_json(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ class OperationRecorder:
         return send
 
     def polled(self, records: Iterable[tuple[Key, int, JsonScalar]]) -> None:
-        """What one poll returned: key, offset and value of each record, in its order. Raises ValueError as `sending`."""
+        """Record the result of one poll: key, offset and value of each record, in its order. Raises ValueError as `sending`."""
         self._must_be_open()
         by_key: dict[Key, list[list[object]]] = {}
         for key, offset, value in records:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.spark.options.values import scheme_and_path
+from oncelog.spark.options.table import scheme_and_path
 from oncelog.spark.sink.encoded_task import staging_root
-from oncelog.spark.sink.stream_commit import stream_settings
+from oncelog.spark.sink.format_writers import stream_settings
 
 ODD = ["/a/run#2", "/a/what?", "/a/b c", "/a/b%20c", "/a/12:30", "/ä"]
 

@@ -11,7 +11,7 @@ from oncelog.client import TopicPartition
 from oncelog.client.descriptions import PartitionDescription, TopicDescription
 from oncelog.spark.checkpoint import CheckpointError
 from oncelog.spark.offsets import to_json, to_tree
-from oncelog.spark.sink.stream_commit import commit_micro_batch, own_sources, stream_settings
+from oncelog.spark.sink.format_writers import commit_micro_batch, own_sources, stream_settings
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 EVERY = {A0: 4, A1: 5, B0: 6}
