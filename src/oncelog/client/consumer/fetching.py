@@ -365,7 +365,7 @@ class Fetches:
             return
         reading.refused_by = refused_by
         self._cluster.forget_leader(partition)
-        self._cluster.doubt(leader)
+        self._cluster.ask_last(leader)
         await reading.fail(out_of_range, self._cluster.settings.retry)
 
     def _is_another_topic(self, partition: TopicPartition) -> bool:

@@ -337,7 +337,7 @@ class GroupConsumer(ConsumerCore):
         self._commit_in_passing = None
         if _says_nothing_of_the_group(pending) and self._known_coordinator() == pending.address:
             self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._group.group_id)
-            self._cluster.doubt(pending.address)
+            self._cluster.ask_last(pending.address)
         return False
 
     def _known_coordinator(self) -> Address | None:

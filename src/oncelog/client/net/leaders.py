@@ -159,7 +159,7 @@ class _Asking(Generic[T]):
 
 
 class LeaderSearch:
-    """Asks, and says of each partition why it has no leader yet, or never will."""
+    """Looks for leaders, and has the reason for each partition that has none yet, or never will."""
 
     def __init__(self, cluster: Cluster, *, create: bool) -> None:
         """With `create` a topic that is not there is expected to come."""
@@ -204,12 +204,12 @@ class LeaderSearch:
         try:
             message = _metadata(pending)
         except ClientError as error:
-            self._cluster.doubt(pending.address)
+            self._cluster.ask_last(pending.address)
             for topic in sorted({tp.topic for tp in self._partitions}):
                 await self._backoff(topic).fail(self._cluster.settings.retry)
             self.causes |= dict.fromkeys(self._partitions, error)
             return {}
-        self._cluster.believe(pending.address)
+        self._cluster.note_answer(pending.address)
         return await self._learn(message)
 
     async def _learn(self, message: Any) -> dict[TopicPartition, ClientError]:

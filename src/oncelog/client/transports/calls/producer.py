@@ -58,6 +58,21 @@ class ProducerCalls(Calls):
         New partitions and leaders are found within `metadata_max_age_ms`.
         Raises ValueError for a value that is none, or that does not go with the others.
         """
+        settings = producer_settings(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            buffer_bytes_max=buffer_bytes_max,
+            compression=compression,
+            delivery_timeout_ms=delivery_timeout_ms,
+            max_in_flight=max_in_flight,
+            retries=retries,
+            metadata_max_age_ms=metadata_max_age_ms,
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            partitioner=partitioner,
+        )
         super().__init__(
             ClientSettings(
                 parse_addresses(bootstrap_servers, security),
@@ -68,25 +83,7 @@ class ProducerCalls(Calls):
                 retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
-        self._core = ProducerCore(
-            self._cluster,
-            producer_settings(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                linger_ms=linger_ms,
-                batch_bytes=batch_bytes,
-                buffer_bytes_max=buffer_bytes_max,
-                compression=compression,
-                delivery_timeout_ms=delivery_timeout_ms,
-                max_in_flight=max_in_flight,
-                retries=retries,
-                metadata_max_age_ms=metadata_max_age_ms,
-                acks=acks,
-                enable_idempotence=enable_idempotence,
-                partitioner=partitioner,
-            ),
-            self._changed,
-        )
+        self._core = ProducerCore(self._cluster, settings, self._changed)
         self._start()
 
     @Call
@@ -110,7 +107,7 @@ class ProducerCalls(Calls):
         raise NotImplementedError
 
     def _changed(self) -> None:
-        """Have those look again that wait for the core. Called while no flow runs elsewhere."""
+        """Wake the calls that wait for the core. No flow runs at the same moment."""
         raise NotImplementedError
 
 
