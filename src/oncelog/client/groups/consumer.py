@@ -299,7 +299,7 @@ class GroupConsumer(ConsumerCore):
                 self._go(partition, offset)
 
     def _wants_stable(self) -> bool:
-        """Offsets of a transaction that is not over may not be passed over by who reads committed data (KIP-447)."""
+        """A read_committed consumer waits for pending offsets of open transactions (KIP-447)."""
         return self._settings.isolation_level is IsolationLevel.READ_COMMITTED
 
     def _version_min(self) -> int:

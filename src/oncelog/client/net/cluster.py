@@ -63,7 +63,7 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._nodes_max = 0
         self.asked_ms: dict[str, float] = {}
-        """When the metadata of a topic was last asked for."""
+        """The time of the last metadata request for each topic."""
         self.answered_by: Address | None = None
         """The node that gave the last metadata."""
         self._asked_last: Address | None = None

@@ -162,7 +162,7 @@ class LeaderSearch:
     """Looks for leaders, and has the reason for each partition that has none yet, or never will."""
 
     def __init__(self, cluster: Cluster, *, create: bool) -> None:
-        """With `create` a topic that is not there is expected to come."""
+        """With `create` the search makes missing topics, and waits for them."""
         self._cluster = cluster
         self._create = create
         self._pending: PendingRequest | None = None
@@ -170,7 +170,7 @@ class LeaderSearch:
         self._backoffs: dict[str, Backoff] = {}
         self._denials: Counter[TopicPartition] = Counter()
         self.causes: dict[TopicPartition, ClientError] = {}
-        """Why a leader is not known yet, where the last answer said so."""
+        """The reasons of partitions without a leader, where the last answer gave one."""
 
     @property
     def awaited(self) -> tuple[PendingRequest, ...]:
@@ -193,7 +193,7 @@ class LeaderSearch:
         self._pending = await Send(order[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
-        """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
+        """The time of the next request for the partition; infinite while a request is in flight."""
         return float("inf") if self._pending is not None else self._backoff(partition.topic).retry_at_ms
 
     async def take(self) -> dict[TopicPartition, ClientError]:

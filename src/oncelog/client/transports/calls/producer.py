@@ -116,7 +116,7 @@ logger = logging.getLogger("oncelog.client")
 
 class LeftOpen(Protocol):
     def unwritten(self) -> int:
-        """How many records would be lost if this process ended now."""
+        """The number of records that would be lost if this process ended now."""
         ...
 
 
@@ -132,7 +132,7 @@ def watch(producer: LeftOpen) -> None:
 
 
 def say_lost(count: int, why: str) -> None:
-    """On standard error, unless the program has set up logging otherwise."""
+    """Log the loss: on standard error, unless the program has set up logging otherwise."""
     records = "1 record" if count == 1 else f"{count} records"
     logger.error("%s, and %s that it had not written may be lost", why, records)
 
