@@ -180,8 +180,8 @@ class Disk(Protocol):
         """Do work that blocks, off the caller's thread of control; then call `done` on it. It may use nothing but the disk."""
         ...
 
-    def settle(self) -> None:
-        """Block until nothing goes on beside the caller. For shutdown only: `done` of what went on comes later, or never."""
+    def finish_background(self) -> None:
+        """Block until no background work is under way. For shutdown only: its `done` is called later, or never."""
         ...
 
     def space(self, path: str) -> tuple[int, int]:

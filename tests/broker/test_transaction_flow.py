@@ -84,6 +84,34 @@ def test_answer_to_end_comes_when_the_decision_is_durable_and_not_before(broker:
 
 
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_end_is_answered_before_its_markers_are_written(broker: BrokerInMemory, protocol: Protocol) -> None:
+    """As Kafka's TransactionCoordinator does: it answers, and then hands the markers to their senders."""
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("a", 1)
+    broker.settle()
+    reply = producer.send_end(committed=True)
+    assert reply.waiting is not None
+    partition = broker.core.topics.partition(TOPIC, 0)
+    assert partition is not None
+    at_the_answer: list[int] = []
+    reply.waiting.then(lambda _: at_the_answer.append(partition.log.log_end_offset))
+    broker.settle()
+    assert reply.message.error_code is NONE
+    assert at_the_answer == [1]
+    assert partition.log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
+def test_end_whose_client_has_gone_is_carried_out(broker: BrokerInMemory, protocol: Protocol) -> None:
+    producer = ProducerInMemory(broker, protocol)
+    producer.write("a", 1)
+    producer.send_end(committed=True).end()
+    broker.settle()
+    assert visible(broker, 0) == ["a"]
+    assert committed_offset(broker) == 1
+
+
+@pytest.mark.parametrize("protocol", [TV1, TV2], ids=str)
 def test_new_producer_aborts_what_the_old_one_left_open_and_fences_it(
     broker: BrokerInMemory, protocol: Protocol
 ) -> None:

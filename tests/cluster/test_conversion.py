@@ -114,7 +114,7 @@ def alter(broker: AskedBroker, kind: int, name: str, **configs: str | None) -> N
 
 def test_first_broker_of_a_cluster_goes_on_with_all_that_it_had(world: ConversionInMemory) -> None:
     converted = world.convert()
-    assert converted == Converted(converted.cluster_id, BROKER_ID, len(TOPICS), PARTITIONS, is_news=True)
+    assert converted == Converted(converted.cluster_id, BROKER_ID, len(TOPICS), PARTITIONS, is_new=True)
     check_goes_on(world)
     assert world.broker.core.cluster_id == converted.cluster_id
 
@@ -179,7 +179,7 @@ def test_kill_after_any_request_is_made_good_by_the_next_attempt() -> None:
         assert not journal_of(world).is_converted
         converted = world.convert()
         assert converted is not None
-        assert converted.is_news
+        assert converted.is_new
         if requests % 5 == 0:
             check_goes_on(world)
         requests += 1
@@ -201,7 +201,7 @@ def test_end_at_any_change_of_the_disk_is_made_good_by_the_next_attempt(*, loses
             world.disk.kill()
         converted = world.convert()
         assert converted is not None
-        news.append(converted.is_news)
+        news.append(converted.is_new)
         check_goes_on(world)
         changes += 1
     assert len(news) >= LAST_WRITES
@@ -217,7 +217,7 @@ def test_what_is_left_of_a_deleted_topic_does_not_come_back_with_the_power() -> 
         world.disk.make_directory("/more/gone-0")
         write_topic_id(world.disk, "/more/gone-0/partition.metadata", UUID(int=9))
         world.disk.commit_names()
-        assert world.convert().is_news
+        assert world.convert().is_new
         world.disk.crash()
         check_goes_on(world)
 
@@ -239,7 +239,7 @@ def test_levels_of_features_do_not_come_along(world: ConversionInMemory) -> None
 def test_attempt_after_the_last_one_finds_it_done(world: ConversionInMemory) -> None:
     first = world.convert()
     again = world.convert()
-    assert again == Converted(first.cluster_id, BROKER_ID, len(TOPICS), PARTITIONS, is_news=False)
+    assert again == Converted(first.cluster_id, BROKER_ID, len(TOPICS), PARTITIONS, is_new=False)
     check_goes_on(world)
 
 
@@ -264,7 +264,7 @@ def test_lost_connection_and_lost_session_do_no_harm(world: ConversionInMemory) 
                 world.ensemble.expire(session_id)
 
     world.disturb = disturb
-    assert world.convert().is_news
+    assert world.convert().is_new
     assert world.operator.requests > 65
     check_goes_on(world)
 
@@ -332,7 +332,7 @@ def test_ensemble_in_which_brokers_have_run_is_left_alone(world: ConversionInMem
     copy.submit(Create("/controller_epoch", b"1"))
     refused(copy, "brokers of a cluster run in ZooKeeper, or have run there")
     copy.submit(Delete("/controller_epoch"))
-    assert copy.convert().is_news
+    assert copy.convert().is_new
 
 
 def test_controller_that_is_elected_meanwhile_is_noticed(world: ConversionInMemory) -> None:
@@ -410,7 +410,7 @@ def test_disk_that_fails_ends_it_with_one_sentence(world: ConversionInMemory) ->
         world.convert()
     world.disk.failing.clear()
     world.disk.kill()
-    assert world.convert().is_news
+    assert world.convert().is_new
 
 
 def test_journal_that_lacks_a_start_is_refused(world: ConversionInMemory) -> None:
@@ -436,7 +436,7 @@ def test_checkpoint_with_an_epoch_that_no_record_has_is_blamed_itself_until_a_st
     world.start_alone()
     world.stop_alone()
     assert world.disk.read_file(path) == before
-    assert world.convert().is_news
+    assert world.convert().is_new
     check_goes_on(world)
 
 
@@ -450,4 +450,4 @@ def test_member_does_not_give_its_id_to_an_ensemble_that_has_none(world: Convers
     assert world.data(paths.CLUSTER_ID) is None
     world.nodes[BROKER_ID].die(power=False)
     world.errors.clear()
-    assert world.convert().is_news
+    assert world.convert().is_new

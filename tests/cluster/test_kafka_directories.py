@@ -63,7 +63,7 @@ def test_kafka_finds_what_it_writes_itself_and_nothing_else() -> None:
     world = member()
     before = properties(world)
     done = change(world, to_kafka=True)
-    assert done == Converted(before["cluster.id"], BROKER_ID, len(TOPICS), PARTITIONS, is_news=True)
+    assert done == Converted(before["cluster.id"], BROKER_ID, len(TOPICS), PARTITIONS, is_new=True)
     assert properties(world) == {"version": "0", "cluster.id": before["cluster.id"], "broker.id": "1"}
     files = {name for name in world.disk.list_directory(DIRECTORY) if not name.startswith((TOPIC, "__"))}
     assert files == {
@@ -73,7 +73,7 @@ def test_kafka_finds_what_it_writes_itself_and_nothing_else() -> None:
         "log-start-offset-checkpoint",
         "replication-offset-checkpoint",
     }
-    assert change(world, to_kafka=True) == Converted(*_values(done), is_news=False)
+    assert change(world, to_kafka=True) == Converted(*_values(done), is_new=False)
 
 
 def _values(done: Converted) -> tuple[str, int, int, int]:
@@ -83,9 +83,9 @@ def _values(done: Converted) -> tuple[str, int, int, int]:
 def test_broker_goes_on_with_what_it_took_back_from_kafka() -> None:
     world = kafkas()
     done = change(world, to_kafka=False)
-    assert done == Converted(properties(world)["cluster.id"], BROKER_ID, len(TOPICS), PARTITIONS, is_news=True)
+    assert done == Converted(properties(world)["cluster.id"], BROKER_ID, len(TOPICS), PARTITIONS, is_new=True)
     assert properties(world)["version"] == "1"
-    assert change(world, to_kafka=False) == Converted(*_values(done), is_news=False)
+    assert change(world, to_kafka=False) == Converted(*_values(done), is_new=False)
     check_goes_on(world)
 
 

@@ -281,18 +281,18 @@ def test_those_that_are_named_are_all_that_there_are() -> None:
 def test_an_earlier_controller_is_not_heard() -> None:
     members = ClusterMembers(CLIENTS)
     assert members.controller_id == -1
-    members.hear(1, 5, connection_number=10)
+    members.record_controller(1, 5, connection_number=10)
     assert not members.is_current(4, connection_number=11)
     assert (members.controller_id, members.controller_epoch) == (1, 5)
-    members.hear(2, 6, connection_number=3)
-    members.hear(2, 6, connection_number=3)
+    members.record_controller(2, 6, connection_number=3)
+    members.record_controller(2, 6, connection_number=3)
     assert (members.controller_id, members.controller_epoch) == (2, 6)
 
 
 def test_a_controller_is_not_heard_on_a_connection_that_it_has_left() -> None:
     members = ClusterMembers(CLIENTS)
-    members.hear(1, 5, connection_number=10)
-    members.hear(1, 5, connection_number=12)
+    members.record_controller(1, 5, connection_number=10)
+    members.record_controller(1, 5, connection_number=12)
     assert not members.is_current(5, connection_number=11)
     assert members.is_current(5, connection_number=12)
     assert members.is_current(6, connection_number=11)

@@ -204,7 +204,7 @@ def test_replica_of_a_topic_that_was_deleted_while_nobody_told_stays_without_a_n
     assert told.order() == [NONE, NONE]
     told.write()
     replica, version = told.topics.replica(TOPIC, 0), told.topics.version
-    heard = told.topics.heard_of(TOPIC)
+    heard = told.topics.announcement_of(TOPIC)
     told.topics.doubt()
     told.topics.forget_all_but(())
     assert told.topics.named(TOPIC) is None
@@ -244,13 +244,13 @@ def test_topic_that_a_controller_tells_of_after_all_has_its_name_again(told: Tol
 
 
 def test_who_waits_for_a_name_hears_of_it_and_of_its_end(told: Told) -> None:
-    made = told.topics.heard_of(TOPIC)
-    assert made is told.topics.heard_of(TOPIC)
+    made = told.topics.announcement_of(TOPIC)
+    assert made is told.topics.announcement_of(TOPIC)
     told.topics.learn("another", SECOND_ID, {0: LED_BY_OTHER})
     assert not made.is_released
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
     assert made.is_released
-    gone = told.topics.heard_of(TOPIC)
+    gone = told.topics.announcement_of(TOPIC)
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE})
     assert gone.is_released
 

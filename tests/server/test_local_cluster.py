@@ -47,8 +47,8 @@ def test_settings_that_are_given_are_stronger():
     [
         ({"listen": "nowhere"}, "'nowhere' is not an address: give HOST:PORT, for example 127.0.0.1:9092"),
         ({"listen": "127.0.0.1:65534"}, "there are no 3 ports from 65534 on"),
-        ({"size": 0}, "a cluster of 0 brokers is none"),
-        ({"log_dirs": "a"}, "log.dirs is another one for each broker, and cannot be set for all of them"),
+        ({"size": 0}, "a cluster has one broker or more, not 0"),
+        ({"log_dirs": "a"}, "log.dirs differs from broker to broker, and cannot be set for all of them"),
         (
             {"inter_broker_listener_name": "PLAINTEXT"},
             "inter.broker.listener.name cannot be set: brokers reach each other at a listener of their own, BROKERS",

@@ -135,7 +135,7 @@ def test_partition_in_two_of_them_is_one_sentence(tmp_path):
     [
         (("a", "a/"), "are the same directory"),
         (("a", "link"), "are the same directory"),
-        (("a", "b", "a/inner"), "one is in the other"),
+        (("a", "b", "a/inner"), "is inside"),
     ],
 )
 def test_same_directory_twice_or_inside_another_is_a_wrong_value(tmp_path, names, what):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from unittest.mock import patch
 
+from oncelog.broker.coordinator_partitions import CoordinatorPartitions
 from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.group_partitions import GroupPartitions
 from oncelog.broker.coordinators.markers import MarkerDelivery, MarkerSender
@@ -13,7 +14,6 @@ from oncelog.broker.coordinators.producer_ids import BLOCK_SIZE
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.coordinators.transactions import Transactions
 from oncelog.cluster.producer_id_blocks import ProducerIdBlocks
-from oncelog.cluster.replicas.replicas import Elected
 from oncelog.groups.offsets import Offsets
 from oncelog.transactions.transactional_ids import TransactionalIds
 from oncelog.wire import ErrorCode
@@ -24,7 +24,7 @@ BUGS = PlantedBugs()
 
 @BUGS.add("who leads a coordinators' partition no more goes on coordinating it", Hides.FAILURES, 40)
 def _no_resignation() -> Patch:
-    return patch.object(Elected, "resigned", lambda self, partition, epoch: None)
+    return patch.object(CoordinatorPartitions, "resigned", lambda self, partition, leader_epoch=None: None)
 
 
 @BUGS.add("who is told the same again after it has stepped down coordinates nothing", Hides.FAILURES, 100)

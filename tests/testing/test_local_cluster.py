@@ -132,5 +132,5 @@ def is_member(process: psutil.Process) -> bool:
 
 
 def test_setting_that_each_broker_has_its_own_of_is_refused():
-    with pytest.raises(ValueError, match=r"^broker\.id is another one for each broker"), cluster(2, broker_id=7):
+    with pytest.raises(ValueError, match=r"^broker\.id differs from broker to broker"), cluster(2, broker_id=7):
         pass

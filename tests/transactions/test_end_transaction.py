@@ -227,18 +227,18 @@ def test_without_a_bump_the_last_epoch_ends_as_any_other() -> None:
 def test_id_is_settled_again_only_when_the_transaction_is_complete() -> None:
     ledger, producer_id, epoch = ledger_in(ONGOING)
     coordinator = ledger.coordinator
-    assert coordinator.ids.is_settled(TX)
+    assert coordinator.ids.is_idle(TX)
     decision = ledger.decide_end(producer_id, epoch, True)
     ledger.hold(decision)
     assert coordinator.ids.is_pending(TX)
-    assert not coordinator.ids.is_settled(TX)
+    assert not coordinator.ids.is_idle(TX)
     ledger.apply(decision)
     assert not coordinator.ids.is_pending(TX)
-    assert not coordinator.ids.is_settled(TX)
+    assert not coordinator.ids.is_idle(TX)
     completion = coordinator.complete(TX, ledger.now_ms)
-    assert not coordinator.ids.is_settled(TX)
+    assert not coordinator.ids.is_idle(TX)
     ledger.apply(completion)
-    assert coordinator.ids.is_settled(TX)
+    assert coordinator.ids.is_idle(TX)
 
 
 def test_end_that_is_not_appended_leaves_the_transaction_open() -> None:

@@ -39,7 +39,7 @@ def test_partitions_that_are_already_in_write_nothing() -> None:
     decision = ledger.coordinator.add_partitions(TX, producer_id, epoch, [("t", 0)], ledger.now_ms, True)
     assert decision.records == ()
     assert decision.answer is ErrorCode.none
-    assert ledger.coordinator.ids.is_settled(TX)
+    assert ledger.coordinator.ids.is_idle(TX)
 
 
 @BOTH

@@ -192,7 +192,7 @@ class Requests(RuleBasedStateMachine):
         coordinator = self.ledger.coordinator
         for metadata in coordinator.transactions():
             name = metadata.transactional_id
-            if not coordinator.ids.is_settled(name):
+            if not coordinator.ids.is_idle(name):
                 for partition in PARTITIONS:
                     answer = coordinator.verify(name, metadata.producer_id, metadata.producer_epoch, *partition)
                     assert answer is ErrorCode.concurrent_transactions

@@ -435,7 +435,7 @@ class BrokerCore:
         self._loads.stop()
         self.slices.stop()
         # A checkpoint that another thread writes would replace the same files as the last one.
-        self._disk.settle()
+        self._disk.finish_background()
         if not self._has_failed:
             close_logs(self._disk, self.log_directories, self.topics, self.survives)
             self.checkpoints.write_now()

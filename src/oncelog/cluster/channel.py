@@ -1,7 +1,7 @@
 """One broker's connection to another: requests out, answers in, in the order in which they were sent.
 
 What a request that got no answer means depends on one thing, whether it was sent: a `ChannelError` says so. Nothing is sent
-twice; whoever asked decides whether to ask again.
+twice: the caller decides about a retry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Failure(Enum):
     UNREACHABLE = "it was not sent"
     UNSUPPORTED = "the other broker has no version of it that is known here"
     UNKNOWN = "it was sent, and no answer came"
-    ABANDONED = "whoever asked waits for no answer"
+    ABANDONED = "the caller no longer waits for the answer"
     BAD_ANSWER = "what came is no answer to it"
 
 
@@ -57,7 +57,7 @@ class ChannelError:
 
     @property
     def was_sent(self) -> bool:
-        """Whether the request may have been carried out."""
+        """Returns True if the request may have been carried out."""
         return self.failure in (Failure.UNKNOWN, Failure.ABANDONED, Failure.BAD_ANSWER)
 
 
@@ -87,11 +87,11 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
 }
 
 
-class Asked:
-    """One request. `outcome` comes once, also when nobody waits for it any more.
+class PendingRequest:
+    """One request. `outcome` is released once, even if its caller is gone.
 
     `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
-    `versions` are what whoever asks can say: the only one is said whatever the other broker offers, unless `is_negotiated`.
+    `versions` are those that the caller can send. Without `is_negotiated` there is one, sent whatever the other broker offers.
     """
 
     __slots__ = ("api_key", "correlation_id", "is_negotiated", "make_body", "outcome", "read", "versions")
@@ -157,8 +157,8 @@ class Channel:
         self._pause: Timer | None = None
         self._failures = 0
         self._offered: OfferedVersions | None = None
-        self._waiting: deque[Asked] = deque()
-        self._in_flight: deque[Asked] = deque()
+        self._waiting: deque[PendingRequest] = deque()
+        self._in_flight: deque[PendingRequest] = deque()
         self._correlation_id = 0
 
     @property
@@ -170,25 +170,25 @@ class Channel:
 
         `timeout_ms` is for all of it, the connection too. Requests are sent in the order in which they were asked.
         """
-        asked = Asked(api_key, range(version, version + 1), lambda _: body, is_negotiated=False)
+        asked = PendingRequest(api_key, range(version, version + 1), lambda _: body, is_negotiated=False)
         return await self._outcome(asked, timeout_ms)
 
     async def ask_newest(
         self, api_key: int, lowest: int, highest: int, make_body: Callable[[int], Any], timeout_ms: float
     ) -> Any:
         """As `ask`, in the newest version from `lowest` to `highest` that the other broker offers. `make_body` is given it."""
-        asked = Asked(api_key, range(lowest, highest + 1), make_body, is_negotiated=True)
+        asked = PendingRequest(api_key, range(lowest, highest + 1), make_body, is_negotiated=True)
         return await self._outcome(asked, timeout_ms)
 
     def close(self) -> None:
-        """Nothing is sent any more, and whoever waits is told so."""
+        """Closes the channel. Waiting requests end with a ChannelError."""
         if self._state is CLOSED:
             return
         self._move(CLOSED)
         self._let_go("the channel was closed", Failure.UNKNOWN)
 
     def abandon(self) -> None:
-        """Wait for no answer any more. The other broker does not hear of that but by the end of the connection."""
+        """Drops the request under way, and with it the connection: the other broker sees only that end."""
         if self._in_flight:
             self._move(DISCONNECTED)
             self._let_go("the answer is not waited for", Failure.ABANDONED)
@@ -221,7 +221,7 @@ class Channel:
     def __str__(self) -> str:
         return f"broker {self.node_id} at {self._host}:{self._port}"
 
-    async def _outcome(self, asked: Asked, timeout_ms: float) -> Any:
+    async def _outcome(self, asked: PendingRequest, timeout_ms: float) -> Any:
         if self._state is CLOSED:
             return ChannelError(Failure.UNREACHABLE, "the channel was closed")
         timer = self._clock.call_later(timeout_ms, partial(self._expire, asked, timeout_ms))
@@ -234,7 +234,7 @@ class Channel:
             if asked in self._waiting:
                 self._waiting.remove(asked)
 
-    def _expire(self, asked: Asked, timeout_ms: float) -> None:
+    def _expire(self, asked: PendingRequest, timeout_ms: float) -> None:
         """An answer that comes later would be taken for the next one's, or hold it up: the connection ends (as in Kafka)."""
         reason = f"{self} did not answer in {timeout_ms:g} ms"
         if asked in self._in_flight or self._state is CHECKING_API_VERSIONS:
@@ -272,7 +272,7 @@ class Channel:
         self._go_on()
 
     async def _versions(self, version: int) -> OfferedVersions | ErrorCode | ChannelError:
-        asked = Asked(API_VERSIONS_KEY, range(version, version + 1), versions_question, is_negotiated=False)
+        asked = PendingRequest(API_VERSIONS_KEY, range(version, version + 1), versions_question, is_negotiated=False)
         kind = message_class(API_VERSIONS_KEY, version, "response")
 
         def read(frame: memoryview) -> OfferedVersions | ErrorCode:
@@ -283,7 +283,7 @@ class Channel:
         answer: OfferedVersions | ErrorCode | ChannelError = await asked.outcome
         return answer
 
-    def _send_versioned(self, asked: Asked) -> None:
+    def _send_versioned(self, asked: PendingRequest) -> None:
         version: int | None = asked.versions[-1]
         if asked.is_negotiated:
             assert self._offered is not None, "what the other broker offers was asked first"
@@ -299,7 +299,7 @@ class Channel:
 
         self._send(asked, version, read)
 
-    def _send(self, asked: Asked, version: int, read: Callable[[memoryview], Any]) -> None:
+    def _send(self, asked: PendingRequest, version: int, read: Callable[[memoryview], Any]) -> None:
         assert self._link is not None, "a channel that is ready has a link"
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_MAX
         asked.correlation_id = self._correlation_id
@@ -338,7 +338,7 @@ class Channel:
         for asked in waiting:
             asked.end(ChannelError(Failure.UNREACHABLE, reason))
 
-    def _no_version(self, asked: Asked) -> str:
+    def _no_version(self, asked: PendingRequest) -> str:
         assert self._offered is not None, "what the other broker offers was asked first"
         lowest, highest = self._offered.versions.get(asked.api_key, (0, -1))
         offers = "does not offer it" if highest < lowest else f"offers {lowest} to {highest}"
@@ -352,7 +352,7 @@ class Channel:
 
 
 class Channels:
-    """A channel to each broker that was asked for. A broker that has moved gets another one."""
+    """Channels to brokers, opened on demand. A broker with a new address gets a new one."""
 
     def __init__(self, network: BrokerNetwork, clock: Clock, random: Random, client_id: str) -> None:
         self._network = network
@@ -372,7 +372,7 @@ class Channels:
         return channel
 
     def keep(self, alive: Container[int]) -> None:
-        """Close those to brokers that are not alive: whoever waits for an answer asks somebody else, and need not wait for long."""
+        """Closes the channels to brokers that are not alive, so that their callers try another broker at once."""
         for node_id in [one for one in self._channels if one not in alive]:
             _, channel = self._channels.pop(node_id)
             channel.close()

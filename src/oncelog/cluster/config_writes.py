@@ -1,6 +1,6 @@
-"""Settings are written as Kafka's brokers write them: those of an entity as a whole, and then a node that tells of it.
+"""Writes settings as Kafka's brokers do: all settings of an entity at once, then a notification.
 
-Who writes last wins, as in Kafka. Errors: stale_controller_epoch, if there is no controller or another one by then.
+The last writer wins, as in Kafka. Errors: stale_controller_epoch, if there is no controller or another one by then.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog.wire import ErrorCode
 
 
 async def change_configs(zookeeper: ZooKeeper, entity: ConfigEntity, configs: Mapping[str, str]) -> ApiError | None:
-    """Write the settings, and tell every broker of it; None when that is done. Raises SessionEndedError."""
+    """Writes the settings, and notifies every broker; None when that is done. Raises SessionEndedError."""
     problem = await write_configs(zookeeper, entity, configs)
     if problem is None:
         await ask(zookeeper, Create(paths.CONFIG_CHANGE, entity.encode(), is_sequential=True))
@@ -33,7 +33,7 @@ async def change_configs(zookeeper: ZooKeeper, entity: ConfigEntity, configs: Ma
 
 
 async def write_configs(zookeeper: ZooKeeper, entity: ConfigEntity, configs: Mapping[str, str]) -> ApiError | None:
-    """Write the settings, and tell nobody; None when that is done. Raises SessionEndedError."""
+    """Writes the settings without a notification; None when that is done. Raises SessionEndedError."""
     path, data = paths.config(entity.entity_type, entity.entity), encode_config(configs)
     while True:
         written = await _set(zookeeper, path, data)

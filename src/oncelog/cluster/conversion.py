@@ -1,8 +1,7 @@
-"""A broker that was alone becomes the first one of a cluster: what its journal has is written into ZooKeeper, and then the journal
-says that it is there.
+"""Conversion of a standalone broker into the first member of a cluster: its journal's state is written to ZooKeeper.
 
-Every step may be the last one: nothing of the directories changes before ZooKeeper has all of it, and who begins again writes the
-same once more. Until then the broker may go on alone; what it changes meanwhile the next attempt writes over what is there.
+The conversion may be interrupted at any step. The directories change only after ZooKeeper has everything, and a new attempt writes
+the same again. Until then the broker may run alone; the next attempt overwrites the znodes with its new state.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from oncelog.broker.identity import is_of_member
 from oncelog.broker.slices import parts
 from oncelog.broker.storage.journal import FILE_NAME, BecameMember, Journal, TopicCreated
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from oncelog.cluster.zookeeper.asking import read_each
+from oncelog.cluster.zookeeper.asking import ask_in_any_session, read_each
 from oncelog.cluster.zookeeper.session import (
     Children,
     Create,
     Data,
     GetChildren,
     GetData,
-    Request,
     Result,
     SetData,
     ZooKeeper,
@@ -53,23 +51,23 @@ from oncelog.records import BatchHeader, batches, decode_batch
 from oncelog.wire import WireError
 
 AT_ONCE = 100
-"""So many nodes are written side by side."""
+"""The number of znodes that are written at once."""
 BEFORE_ANY_CONTROLLER = 0
 
 
 class ConversionRefusedError(Exception):
-    """One sentence: what stands in the way, and what to do."""
+    """The directories cannot be converted. The message is one sentence with the reason and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Whose the directories are, and what is in them. `is_news` is false where an earlier attempt had done all of it."""
+    """The converted broker and the number of its topics and partitions. `is_new` is False if they were converted before."""
 
     cluster_id: str
     broker_id: int
     topic_count: int
     partition_count: int
-    is_news: bool
+    is_new: bool
 
 
 class NodeToWrite(NamedTuple):
@@ -83,17 +81,17 @@ async def convert(found: LeftAlone, zookeeper: ZooKeeper) -> Converted:
     if found.is_member:
         await _check_member(found, zookeeper)
         hosted = [one.partitions for one in found.state.hosted.values() if one.partitions]
-        return Converted(cluster_id, broker_id, len(hosted), sum(map(len, hosted)), is_news=False)
+        return Converted(cluster_id, broker_id, len(hosted), sum(map(len, hosted)), is_new=False)
     found.check()
     await _check_new(found, zookeeper)
     for some in parts(_nodes(found), AT_ONCE):
         await _write(zookeeper, some)
-    # Who has read a part of it would take it for all.
+    # A broker that started meanwhile has read a part of this state.
     await _check_unused(zookeeper)
     found.directories.keep_names()
     found.journal.append_now(BecameMember())
     counts = [topic.partition_count for topic in found.topics]
-    return Converted(cluster_id, broker_id, len(counts), sum(counts), is_news=True)
+    return Converted(cluster_id, broker_id, len(counts), sum(counts), is_new=True)
 
 
 async def _check_member(found: LeftAlone, zookeeper: ZooKeeper) -> None:
@@ -115,7 +113,7 @@ def _another_cluster(found: LeftAlone, cluster_id: str) -> ConversionRefusedErro
 
 
 async def _check_new(found: LeftAlone, zookeeper: ZooKeeper) -> None:
-    """There is to be nothing but what an earlier attempt has written."""
+    """Refuses a ZooKeeper that has more than an earlier attempt wrote."""
     there, listed = await read_each(zookeeper, [GetData(paths.CLUSTER_ID), GetChildren(paths.TOPICS)])
     if isinstance(there, Data) and decode_cluster_id(there.data) != found.identity.cluster_id:
         raise _another_cluster(found, decode_cluster_id(there.data))
@@ -132,7 +130,7 @@ async def _check_new(found: LeftAlone, zookeeper: ZooKeeper) -> None:
 
 
 async def _check_unused(zookeeper: ZooKeeper) -> None:
-    """The state of a cluster that has had a controller is not in any directory."""
+    """Refuses a cluster that has had brokers or a controller: its state is not in these directories."""
     brokers, epoch = await read_each(zookeeper, [GetChildren(paths.BROKER_IDS), GetData(paths.CONTROLLER_EPOCH)])
     if isinstance(epoch, Data) or (isinstance(brokers, Children) and brokers.names):
         raise ConversionRefusedError(
@@ -142,14 +140,14 @@ async def _check_unused(zookeeper: ZooKeeper) -> None:
 
 
 def _nodes(found: LeftAlone) -> Iterator[NodeToWrite]:
-    """What is to be in ZooKeeper, in Kafka's order: parents first, and the settings of a topic before the topic."""
+    """The znodes of the cluster, in Kafka's order: parents first, and a topic's settings before the topic."""
     yield from (NodeToWrite(parent, None) for parent in paths.parents(paths.CLUSTER_ID))
     yield NodeToWrite(paths.CLUSTER_ID, encode_cluster_id(found.identity.cluster_id))
     for path in paths.MADE_AT_START:
         yield from (NodeToWrite(one, None) for one in (*paths.parents(path), path))
     state = found.state
     if state.reserved_producer_ids:
-        # Every id below may have been given out; whoever asks next gets those behind.
+        # Every lower id may have been allocated; the next block begins above.
         block = ProducerIdBlock(found.identity.node_id, 0, state.reserved_producer_ids - 1)
         yield NodeToWrite(paths.PRODUCER_ID_BLOCK, block.encode())
     names = {"": DEFAULT_ENTITY, str(found.identity.node_id): str(found.identity.node_id)}
@@ -163,7 +161,7 @@ def _topic_nodes(found: LeftAlone) -> Iterator[NodeToWrite]:
     own = found.identity.node_id
     leads = PartitionStateZnode(BEFORE_ANY_CONTROLLER, own, found.leader_epoch, (own,)).encode()
     for topic in found.topics:
-        # Nobody may take what the coordinators keep for data that grow old.
+        # Retention must never delete the coordinators' records.
         always = {"cleanup.policy": "compact"} if topic.name in INTERNAL_TOPICS else {}
         yield NodeToWrite(paths.config("topics", topic.name), encode_config(always | topic.configs))
         indexes = range(topic.partition_count)
@@ -187,26 +185,18 @@ async def _write(zookeeper: ZooKeeper, nodes: tuple[NodeToWrite, ...]) -> None:
 
 
 async def _write_over(zookeeper: ZooKeeper, node: NodeToWrite) -> Result:
-    """The node is there, or nobody knows whether it is."""
-    result = await _ask(zookeeper, Create(node.path, node.data))
+    """Writes a node that exists, or may exist after a lost connection."""
+    result = await ask_in_any_session(zookeeper, Create(node.path, node.data))
     if result is not ZooKeeperError.NODE_EXISTS:
         return result
-    return await _ask(zookeeper, GetData(node.path) if node.data is None else SetData(node.path, node.data))
-
-
-async def _ask(zookeeper: ZooKeeper, request: Request) -> Result:
-    """The answer, in whichever session it comes: nothing that is written here belongs to one, and all may be written twice."""
-    while (result := await zookeeper.submit(request)) in (
-        ZooKeeperError.CONNECTION_LOSS,
-        ZooKeeperError.SESSION_EXPIRED,
-    ):
-        pass
-    return result
+    return await ask_in_any_session(
+        zookeeper, GetData(node.path) if node.data is None else SetData(node.path, node.data)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LeftAlone:
-    """Whose the directories are, and what their journal says."""
+    """The log directories of a standalone broker, and its journal's state. The broker is stopped."""
 
     disk: Disk
     directories: LogDirectories
@@ -216,7 +206,7 @@ class LeftAlone:
 
     @property
     def is_member(self) -> bool:
-        """Whether they are a member's already."""
+        """True if the directories belong to a member already."""
         return is_of_member(self.state)
 
     @property
@@ -268,7 +258,7 @@ class LeftAlone:
             )
 
     def _check_groups(self) -> None:
-        """Committed offsets stay, whatever the protocol. Members of KIP-848 could not go on, and nobody would tell them why."""
+        """Refuses groups with members of KIP-848: over ZooKeeper they would stop without an error. Committed offsets stay."""
         members: dict[tuple[str, str], bool] = {}
         for topic, path in self._partitions():
             if topic.name == CONSUMER_OFFSETS:
@@ -317,7 +307,7 @@ def read_left_alone(disk: Disk, directories: LogDirectories, settings: Settings)
 
 
 def _member_records(disk: Disk, path: str) -> Iterator[MemberRecord]:
-    """Who joined consumer groups and left them, in a partition that was closed. What cannot be read no coordinator goes by."""
+    """Reads the member records of consumer groups from a closed partition. Skips malformed records, as a coordinator does."""
     for data, header, position in _batches(disk, path):
         with suppress(WireError):
             for record in () if header.is_control else decode_batch(data, position):

@@ -1,4 +1,4 @@
-"""What a member of a cluster counts from its start on, for its metrics."""
+"""Counters of a cluster member since its start, for its metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CONNECTED, DISCONNECTED, EXPIRED = ZooKeeperSessionState
 
 @dataclass(slots=True)
 class Durations:
-    """How often something was done, and how long all of it took."""
+    """A count of operations and their total duration."""
 
     count: int = 0
     total_ms: float = 0
@@ -33,17 +33,17 @@ class InSyncCounts:
 
 @dataclass(slots=True)
 class ControllerCounts:
-    """Of all the times that this broker was the controller."""
+    """Counters over all terms of this broker as the controller."""
 
     queued: Durations = field(default_factory=Durations)
     served: defaultdict[str, Durations] = field(default_factory=lambda: defaultdict(Durations))
     """By the names of events."""
     unclean_elections_before: int = 0
-    """Those of the times that are over."""
+    """Unclean elections of terms that are over."""
 
 
 class SessionCounts:
-    """What came of the sessions with ZooKeeper; the first is there when this is made."""
+    """Changes of the session with ZooKeeper, beginning with the first connection."""
 
     def __init__(self) -> None:
         self.state = CONNECTED

@@ -36,8 +36,8 @@ def take_from_kafka(disk: Disk, directories: Sequence[DataDirectory], random: Ra
     """Raises ConversionRefusedError, and DiskError."""
     identities = _identities(directories)
     hosted = _replicas(disk, directories)
-    done = _outcome(identities, hosted, is_news=any(one.is_kafkas for one in identities))
-    if not done.is_news:
+    done = _outcome(identities, hosted, is_new=any(one.is_kafkas for one in identities))
+    if not done.is_new:
         _journal_state(disk, directories)
         return done
     _check_moves(directories)
@@ -61,8 +61,8 @@ def take_from_kafka(disk: Disk, directories: Sequence[DataDirectory], random: Ra
 def give_to_kafka(disk: Disk, directories: Sequence[DataDirectory]) -> Converted:
     """Raises ConversionRefusedError, and DiskError."""
     identities = _identities(directories)
-    is_news = not all(one.is_kafkas for one in identities)
-    if is_news:
+    is_new = not all(one.is_kafkas for one in identities)
+    if is_new:
         _check_closed(directories, "start the broker on it, and stop it with SIGTERM")
         _check_moves(directories)
         _name_topics(disk, directories, _hosted(disk, directories))
@@ -71,7 +71,7 @@ def give_to_kafka(disk: Disk, directories: Sequence[DataDirectory]) -> Converted
     for directory in directories:
         for own in (OWN_CHECKPOINT, FILE_NAME, RESERVE):
             disk.remove(f"{directory.path}/{own}")
-    return _outcome(identities, _replicas(disk, directories), is_news=is_news)
+    return _outcome(identities, _replicas(disk, directories), is_new=is_new)
 
 
 def _identities(directories: Sequence[DataDirectory]) -> list[NodeIdentity]:
@@ -111,10 +111,10 @@ def _replicas(disk: Disk, directories: Sequence[DataDirectory]) -> dict[tuple[st
 
 
 def _outcome(
-    identities: Sequence[NodeIdentity], hosted: dict[tuple[str, UUID], set[int]], *, is_news: bool
+    identities: Sequence[NodeIdentity], hosted: dict[tuple[str, UUID], set[int]], *, is_new: bool
 ) -> Converted:
     first = identities[0]
-    return Converted(first.cluster_id, first.node_id, len(hosted), sum(map(len, hosted.values())), is_news)
+    return Converted(first.cluster_id, first.node_id, len(hosted), sum(map(len, hosted.values())), is_new)
 
 
 def _check_closed(directories: Sequence[DataDirectory], how: str) -> None:
@@ -143,7 +143,7 @@ def _hosted(disk: Disk, directories: Sequence[DataDirectory]) -> dict[UUID, Host
 
 
 def _journal_state(disk: Disk, directories: Sequence[DataDirectory]) -> JournalState:
-    """What a member's journal says. What a broker that is alone has besides its logs Kafka would not find."""
+    """The state of a member's journal. Refuses a standalone broker: Kafka would not find its topics in ZooKeeper."""
     homes = [directory for directory in directories if directory.has(FILE_NAME)]
     if len(homes) != 1:
         raise ConversionRefusedError(

@@ -1,4 +1,7 @@
-"""Whether this broker is among the live ones, as far as it can know: only then it leads, and takes orders of the controller."""
+"""This broker's entry in ZooKeeper (`/brokers/ids/<id>`), and whether it counts as alive.
+
+The entry lasts as long as the session. Only a live broker leads partitions and follows the controller's requests.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ PAUSE_MS = 100
 
 
 class Registration:
-    """`epoch` tells this life of the broker from earlier ones: it is the czxid of the entry. -1 while there is none."""
+    """The broker's entry. `epoch` is the entry's czxid, and differs at each start; -1 while there is none."""
 
     def __init__(self, zookeeper: ZooKeeper, clock: Clock, path: str, entry: bytes) -> None:
         self._zookeeper = zookeeper
@@ -46,7 +49,7 @@ class Registration:
         self.epoch = NO_EPOCH
 
     async def register(self) -> None:
-        """Be among the live brokers from now on. Raises SessionEndedError.
+        """Registers the broker. Raises SessionEndedError.
 
         The entry of an earlier life goes with its session, and is waited for; an own one of an earlier session is deleted.
         """
@@ -59,14 +62,14 @@ class Registration:
         logger.info("broker is registered as %s with epoch %d", self._path, self.epoch)
 
     async def renew(self) -> None:
-        """Have another epoch, so that the controller tells everything anew. Raises SessionEndedError."""
+        """Registers with a new epoch, so that the controller sends the full state again. Raises SessionEndedError."""
         found = await ask(self._zookeeper, GetData(self._path))
         if isinstance(found, Data) and found.stat.ephemeral_owner == self._zookeeper.session_id:
             await ask(self._zookeeper, Delete(self._path, found.stat.version))
         await self.register()
 
     async def is_epoch(self, epoch: int) -> bool:
-        """Whether ZooKeeper, asked again, has this epoch for this broker: others may hear of a new entry first."""
+        """Checks in ZooKeeper that this is the broker's epoch: the controller may see a new entry first."""
         try:
             if not await catch_up(self._zookeeper):
                 return False
@@ -82,7 +85,7 @@ class Registration:
         create = Create(self._path, b"", is_ephemeral=True)
         # Kafka's brokers do it in these two steps, and so the entry of a new one has version 1.
         await ask(self._zookeeper, Multi((create, SetData(self._path, self._entry))))
-        # Whether it was done now, or before a connection was lost: what counts is whose it is.
+        # It may have been created before a connection was lost: the owner decides.
         found = await ask(self._zookeeper, GetData(self._path))
         if not isinstance(found, Data):
             return False
@@ -117,11 +120,12 @@ TRANSITIONS: dict[tuple[BrokerState, BrokerState], str] = {
 
 
 class Liveness:
-    """Hears of the session, and keeps the broker's entry. `on_fenced` has to see to it that the broker leads nothing any more;
-    `on_registered` is called each time there is a new entry.
+    """Keeps the broker's entry across sessions.
 
-    ZooKeeper ends a session when it has heard nothing of it for as long as it lasts, whatever the client knows by then. What
-    has been answered ZooKeeper has heard not before it was sent: from there on the time is counted.
+    `on_fenced` must stop the broker from leading; `on_registered` is called after each new entry.
+
+    ZooKeeper ends a session that it has heard nothing of for the session timeout, whether or not the client knows. The time counts
+    from when the last answered request was sent: ZooKeeper cannot have received it earlier.
     """
 
     def __init__(
@@ -140,7 +144,7 @@ class Liveness:
         self._state = STARTING
         self._registered: Parked[None] = Parked()
         self._end: Timer | None = None
-        """Comes when the session may be over, or is to be looked at again."""
+        """Fires when the session may be over."""
         self._renewing: Task[None] | None = None
 
     @property
@@ -150,15 +154,15 @@ class Liveness:
 
     @property
     def is_alive(self) -> bool:
-        """Whether nobody else can lead yet what this broker leads. Where this process was paused, no timer has told yet."""
+        """True while no other broker can lead this broker's partitions. Reads the clock: after a pause no timer has fired."""
         return self._state is RUNNING and self._left_ms > 0
 
     @property
     def _left_ms(self) -> float:
-        return self._zookeeper.session_timeout_ms - self._zookeeper.unheard_ms
+        return self._zookeeper.session_timeout_ms - self._zookeeper.silence_ms
 
     async def register(self) -> None:
-        """Be among the live brokers for the first time, in whichever session that comes about."""
+        """Registers the broker for the first time, across sessions."""
         while self._state is STARTING:
             try:
                 await self._registration.register()
@@ -182,9 +186,9 @@ class Liveness:
         return None if is_next and broker_epoch >= self.epoch else ErrorCode.stale_broker_epoch
 
     def session_changed(self, state: ZooKeeperSessionState) -> None:
-        """Who has lost its session is dead for the others: what it led somebody else leads, or will.
+        """Fences the broker when its session expires: other brokers will lead its partitions.
 
-        So is, as far as this broker can know, who ZooKeeper may have heard nothing of for as long as a session lasts.
+        `_watch` fences it earlier, when ZooKeeper may have heard nothing of it for a session's timeout.
         """
         if self._state is STARTING:
             return
@@ -194,7 +198,7 @@ class Liveness:
             self._begin_renewing()
 
     def _watch(self) -> None:
-        """Look again when the session may be over, unless ZooKeeper answers something until then."""
+        """Fences the broker when the session may be over, or checks again later."""
         left_ms = self._left_ms
         if left_ms > 0:
             self._end = self._clock.call_later(left_ms, self._watch)
@@ -216,7 +220,7 @@ class Liveness:
         self._renewing = start(self._renew())
 
     async def _renew(self) -> None:
-        """It is ended before a session that expires ends it."""
+        """Registers again. `_fence` ends this task when the session expires."""
         await self._registration.renew()
         self._renewing = None
         self._move(RUNNING)
@@ -243,7 +247,10 @@ class Liveness:
 
 
 class LogDirEvents:
-    """As Kafka's KafkaZkClient.propagateLogDirEvent (KIP-112). A single log that is damaged is told in the same way."""
+    """Notifies the controller of a failed log directory (KafkaZkClient.propagateLogDirEvent, KIP-112), or of a damaged log.
+
+    The controller then sends LeaderAndIsr for every replica, and learns from the answer which are offline.
+    """
 
     def __init__(self, zookeeper: ZooKeeper, clock: Clock, node_id: int) -> None:
         self._zookeeper = zookeeper
@@ -264,5 +271,5 @@ class LogDirEvents:
         try:
             await ask(self._zookeeper, event)
         except SessionEndedError:
-            # Whoever registers anew is asked for all its replicas anyway.
+            # A broker that registers again reports all its replicas anyway.
             return

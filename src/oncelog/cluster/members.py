@@ -1,4 +1,4 @@
-"""The brokers of a cluster, as the coordinators ask for them."""
+"""The live brokers of a cluster, as UpdateMetadata lists them, and the coordinators' requests to them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OPEN_STATES = frozenset(one.label for one in (ONGOING, *DECIDED))
 
 @dataclass(frozen=True, slots=True)
 class MemberEndpoint:
-    """Where a broker listens, under the name of the listener."""
+    """Host and port of one listener of a broker."""
 
     listener: str
     host: str
@@ -72,7 +72,7 @@ class Member:
 
 
 class MembersAtListener:
-    """Those that are alive and have a listener of this name."""
+    """Live brokers with a listener of this name."""
 
     def __init__(self, listener: str, members: Iterable[Member] = ()) -> None:
         self._listener = listener
@@ -85,7 +85,7 @@ class MembersAtListener:
         self._nodes = {node.node_id: node for node in found if node is not None}
 
     def __contains__(self, node_id: object) -> bool:
-        """Whether a broker is alive."""
+        """True if the broker is alive."""
         return node_id in self._nodes
 
     def brokers(self) -> Sequence[ClusterNode]:
@@ -121,25 +121,25 @@ class ClusterMembers(MembersAtListener):
 
     @property
     def controller_epoch(self) -> int:
-        """The highest that was heard of."""
+        """The highest controller epoch of any request."""
         return self._controller_epoch
 
-    def hear(self, controller_id: int, controller_epoch: int, connection_number: int) -> None:
-        """Take note of a controller that speaks."""
-        assert self.is_current(controller_epoch, connection_number), "what comes late is not heard"
+    def record_controller(self, controller_id: int, controller_epoch: int, connection_number: int) -> None:
+        """Keeps id, epoch and connection of the controller of a current request."""
+        assert self.is_current(controller_epoch, connection_number), "a late request is refused before"
         self._controller_id, self._controller_epoch = controller_id, controller_epoch
         self._controller_connection = connection_number
 
     def is_current(self, controller_epoch: int, connection_number: int) -> bool:
-        """Whether neither a newer controller has spoken, nor this one on a younger connection.
+        """Returns False for a request of an older controller, or of this controller on an older connection.
 
-        A controller has one connection to a broker at a time (Kafka's ControllerChannelManager): it has left the older one,
-        and said again what was not answered there, and maybe what is newer.
+        A controller has one connection to a broker at a time (Kafka's ControllerChannelManager). On the newer one it has already
+        repeated the unanswered requests of the older one, and may have sent newer ones.
         """
         return (controller_epoch, connection_number) >= (self._controller_epoch, self._controller_connection)
 
     def are_now(self, members: Iterable[Member]) -> None:
-        """These are all that are alive."""
+        """Replaces the live brokers."""
         self._members = tuple(members)
         super().are_now(self._members)
         self._views = {self._listener: self}
@@ -160,7 +160,7 @@ LIST_TRANSACTIONS, LOWEST_LISTING = 66, 0
 
 
 class KnownMembers:
-    """A broker of a cluster asks the others. `timeout_ms` is request.timeout.ms; `is_alive` says whether this one surely is."""
+    """The coordinators' requests to other brokers. `timeout_ms` is request.timeout.ms, `is_alive` this broker's liveness."""
 
     has_others = True
 
@@ -190,7 +190,7 @@ class KnownMembers:
     def leader_of(self, topic: str, index: int) -> Leader:
         partition = self._topics.partition(topic, index)
         if partition is None or partition.leadership is UNKNOWN:
-            # Of what is being deleted nobody is told a leader, also where a replica is here.
+            # A partition that is being deleted has no leader, even if a replica is here.
             return GONE
         leader = self._members.leadership(partition).leader
         return AWAY if leader < 0 else leader
@@ -199,8 +199,8 @@ class KnownMembers:
         return start(self._is_gone(topic, index))
 
     async def _is_gone(self, topic: str, index: int) -> bool:
-        """ZooKeeper knows, whatever the controller has told. A topic that is being deleted is gone for every client, and its
-        deletion lasts as long as a broker with a replica is away.
+        """Asks ZooKeeper: the controller's metadata may be late. A topic that is being deleted counts as gone, for its deletion may
+        wait long for a broker that is away.
         """
         try:
             if not await catch_up(self._zookeeper):
@@ -228,17 +228,17 @@ class KnownMembers:
             going = await ask(self._zookeeper, GetChildren(paths.DELETE_TOPICS))
             there = await ask(self._zookeeper, GetChildren(paths.TOPICS))
             if not isinstance(there, Children):
-                # An error says nothing of what is there.
+                # An error is no list of topics.
                 return ()
             deleted: frozenset[str] = frozenset(going.names) if isinstance(going, Children) else frozenset()
             known = frozenset(there.names) - deleted
             return [one for one in topics if one.name not in known or await self._is_another(one)]
         except SessionEndedError:
-            # Whoever asks coordinates nothing any more.
+            # Without a session this broker coordinates nothing.
             return ()
 
     async def _is_another(self, topic: TopicOfOffsets) -> bool:
-        """Whether the topic of this name has another id."""
+        """Returns True if the topic of this name has another id by now."""
         if topic.topic_id is None:
             return False
         return await self._topic_id(topic.name) not in (None, topic.topic_id)
@@ -256,7 +256,7 @@ class KnownMembers:
         return start(self._committed(partition.leading.committed(end)))
 
     async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
-        """What has been below the high watermark stays, however many replicas are in sync by now."""
+        """Ignores the size of the in-sync set: records below the high watermark stay committed."""
         error = await acknowledged
         return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
 
@@ -280,7 +280,7 @@ class KnownMembers:
         return found if self._coordinators() == before else None
 
     def _coordinators(self) -> list[tuple[int, int]]:
-        """Who leads each partition of their topic, and under which leader epoch."""
+        """Leader and leader epoch of each partition of `__transaction_state`."""
         topic = self._topics.named(TRANSACTION_STATE)
         led = [] if topic is None else [self._members.leadership(one) for one in topic.partitions]
         return [(one.leader, one.leader_epoch) for one in led]

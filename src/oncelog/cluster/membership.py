@@ -303,7 +303,7 @@ class ClusterMembership:
             problem = await self._liveness.problem(body.broker_epoch)
         problem = problem or self.lateness(order)
         if problem is None:
-            self.members.hear(body.controller_id, body.controller_epoch, order.connection.number)
+            self.members.record_controller(body.controller_id, body.controller_epoch, order.connection.number)
         return problem
 
     async def _is_elected(self, controller_epoch: int) -> bool:

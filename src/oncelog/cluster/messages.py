@@ -88,16 +88,18 @@ _BROKER_EPOCH = MessageField("broker_epoch", i64, default=i64(-1))
 _PARTITION_INDEX = MessageField("partition_index", i32)
 _TOPIC_NAME = MessageField("topic_name", TopicName)
 _TOPIC_ID = MessageField("topic_id", _NULLABLE_UUID)
-_ERROR_CODE = MessageField("error_code", ErrorCode)
+_LEADER = MessageField("leader", BrokerId)
+_LEADER_EPOCH = MessageField("leader_epoch", i32)
 _ISR = MessageField("isr", MessageArray(BrokerId))
 _REPLICAS = MessageField("replicas", MessageArray(BrokerId))
+_ERROR_CODE = MessageField("error_code", ErrorCode)
 
 
 def _struct(name: str, *fields: MessageField) -> MessageStruct:
     return MessageStruct(name, fields)
 
 
-def _array(name: str, items: MessageStruct) -> MessageField:
+def _array(name: str, items: Any) -> MessageField:
     return MessageField(name, MessageArray(items))
 
 
@@ -105,173 +107,122 @@ def _is_kraft_controller(since: int) -> MessageField:
     return MessageField("is_kraft_controller", bool, default=False, since=since)
 
 
-_LEADER_AND_ISR = MessageApi(
-    "leader_and_isr",
-    range(5, 8),
-    4,
-    _struct(
-        "LeaderAndIsrRequest",
-        _CONTROLLER_ID,
-        _is_kraft_controller(since=7),
-        _CONTROLLER_EPOCH,
-        _BROKER_EPOCH,
-        MessageField("type", i8),  # 0: unspecified, 1: some of the partitions, 2: all of them.
-        _array(
-            "topic_states",
-            _struct(
-                "LeaderAndIsrTopicState",
-                _TOPIC_NAME,
-                _TOPIC_ID,
-                _array(
-                    "partition_states",
-                    _struct(
-                        "LeaderAndIsrPartitionState",
-                        _PARTITION_INDEX,
-                        _CONTROLLER_EPOCH,
-                        MessageField("leader", BrokerId),
-                        MessageField("leader_epoch", i32),
-                        _ISR,
-                        MessageField("partition_epoch", i32),
-                        _REPLICAS,
-                        MessageField("adding_replicas", MessageArray(BrokerId)),
-                        MessageField("removing_replicas", MessageArray(BrokerId)),
-                        MessageField("is_new", bool, default=False),
-                        MessageField("leader_recovery_state", i8, default=i8(0), since=6),
-                    ),
-                ),
-            ),
-        ),
-        _array(
-            "live_leaders",
-            _struct(
-                "LeaderAndIsrLiveLeader",
-                MessageField("broker_id", BrokerId),
-                MessageField("host_name", str),
-                MessageField("port", i32),
-            ),
-        ),
-    ),
-    _struct(
-        "LeaderAndIsrResponse",
-        _ERROR_CODE,
-        _array(
-            "topics",
-            _struct(
-                "LeaderAndIsrTopicError",
-                _TOPIC_ID,
-                _array("partition_errors", _struct("LeaderAndIsrPartitionError", _PARTITION_INDEX, _ERROR_CODE)),
-            ),
-        ),
-    ),
+# LeaderAndIsr
+
+_HOSTED_PARTITION = _struct(
+    "LeaderAndIsrPartitionState",
+    _PARTITION_INDEX,
+    _CONTROLLER_EPOCH,
+    _LEADER,
+    _LEADER_EPOCH,
+    _ISR,
+    MessageField("partition_epoch", i32),
+    _REPLICAS,
+    _array("adding_replicas", BrokerId),
+    _array("removing_replicas", BrokerId),
+    MessageField("is_new", bool, default=False),
+    MessageField("leader_recovery_state", i8, default=i8(0), since=6),
+)
+_HOSTED_TOPIC = _struct("LeaderAndIsrTopicState", _TOPIC_NAME, _TOPIC_ID, _array("partition_states", _HOSTED_PARTITION))
+_LIVE_LEADER = _struct(
+    "LeaderAndIsrLiveLeader",
+    MessageField("broker_id", BrokerId),
+    MessageField("host_name", str),
+    MessageField("port", i32),
+)
+_LEADER_AND_ISR_REQUEST = _struct(
+    "LeaderAndIsrRequest",
+    _CONTROLLER_ID,
+    _is_kraft_controller(since=7),
+    _CONTROLLER_EPOCH,
+    _BROKER_EPOCH,
+    MessageField("type", i8),  # 0: unspecified, 1: some of the partitions, 2: all of them.
+    _array("topic_states", _HOSTED_TOPIC),
+    _array("live_leaders", _LIVE_LEADER),
+)
+_HOSTED_PARTITION_ERROR = _struct("LeaderAndIsrPartitionError", _PARTITION_INDEX, _ERROR_CODE)
+_HOSTED_TOPIC_ERROR = _struct("LeaderAndIsrTopicError", _TOPIC_ID, _array("partition_errors", _HOSTED_PARTITION_ERROR))
+_LEADER_AND_ISR_RESPONSE = _struct("LeaderAndIsrResponse", _ERROR_CODE, _array("topics", _HOSTED_TOPIC_ERROR))
+
+# StopReplica
+
+_STOPPED_PARTITION = _struct(
+    "StopReplicaPartitionState",
+    _PARTITION_INDEX,
+    MessageField("leader_epoch", i32, default=i32(-1)),
+    MessageField("delete_partition", bool),
+)
+_STOPPED_TOPIC = _struct("StopReplicaTopicState", _TOPIC_NAME, _array("partition_states", _STOPPED_PARTITION))
+_STOP_REPLICA_REQUEST = _struct(
+    "StopReplicaRequest",
+    _CONTROLLER_ID,
+    _is_kraft_controller(since=4),
+    _CONTROLLER_EPOCH,
+    _BROKER_EPOCH,
+    _array("topic_states", _STOPPED_TOPIC),
+)
+_STOPPED_PARTITION_ERROR = _struct("StopReplicaPartitionError", _TOPIC_NAME, _PARTITION_INDEX, _ERROR_CODE)
+_STOP_REPLICA_RESPONSE = _struct(
+    "StopReplicaResponse", _ERROR_CODE, _array("partition_errors", _STOPPED_PARTITION_ERROR)
 )
 
-_STOP_REPLICA = MessageApi(
-    "stop_replica",
-    range(3, 5),
-    2,
-    _struct(
-        "StopReplicaRequest",
-        _CONTROLLER_ID,
-        _is_kraft_controller(since=4),
-        _CONTROLLER_EPOCH,
-        _BROKER_EPOCH,
-        _array(
-            "topic_states",
-            _struct(
-                "StopReplicaTopicState",
-                _TOPIC_NAME,
-                _array(
-                    "partition_states",
-                    _struct(
-                        "StopReplicaPartitionState",
-                        _PARTITION_INDEX,
-                        MessageField("leader_epoch", i32, default=i32(-1)),
-                        MessageField("delete_partition", bool),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    _struct(
-        "StopReplicaResponse",
-        _ERROR_CODE,
-        _array("partition_errors", _struct("StopReplicaPartitionError", _TOPIC_NAME, _PARTITION_INDEX, _ERROR_CODE)),
-    ),
-)
+# UpdateMetadata
 
-_UPDATE_METADATA = MessageApi(
-    "update_metadata",
-    range(7, 9),
-    6,
-    _struct(
-        "UpdateMetadataRequest",
-        _CONTROLLER_ID,
-        _is_kraft_controller(since=8),
-        MessageField("type", i8, default=i8(0), since=8, tag=0),  # As that of LeaderAndIsr.
-        _CONTROLLER_EPOCH,
-        _BROKER_EPOCH,
-        _array(
-            "topic_states",
-            _struct(
-                "UpdateMetadataTopicState",
-                _TOPIC_NAME,
-                _TOPIC_ID,
-                _array(
-                    "partition_states",
-                    _struct(
-                        "UpdateMetadataPartitionState",
-                        _PARTITION_INDEX,
-                        _CONTROLLER_EPOCH,
-                        MessageField("leader", BrokerId),
-                        MessageField("leader_epoch", i32),
-                        _ISR,
-                        MessageField("zk_version", i32),
-                        _REPLICAS,
-                        MessageField("offline_replicas", MessageArray(BrokerId)),
-                    ),
-                ),
-            ),
-        ),
-        _array(
-            "live_brokers",
-            _struct(
-                "UpdateMetadataBroker",
-                MessageField("id", BrokerId),
-                _array(
-                    "endpoints",
-                    _struct(
-                        "UpdateMetadataEndpoint",
-                        MessageField("port", i32),
-                        MessageField("host", str),
-                        MessageField("listener", str),
-                        MessageField("security_protocol", i16),
-                    ),
-                ),
-                MessageField("rack", _NULLABLE_STRING),
-            ),
-        ),
-    ),
-    _struct("UpdateMetadataResponse", _ERROR_CODE),
+_KNOWN_PARTITION = _struct(
+    "UpdateMetadataPartitionState",
+    _PARTITION_INDEX,
+    _CONTROLLER_EPOCH,
+    _LEADER,
+    _LEADER_EPOCH,
+    _ISR,
+    MessageField("zk_version", i32),
+    _REPLICAS,
+    _array("offline_replicas", BrokerId),
 )
+_KNOWN_TOPIC = _struct("UpdateMetadataTopicState", _TOPIC_NAME, _TOPIC_ID, _array("partition_states", _KNOWN_PARTITION))
+_ENDPOINT = _struct(
+    "UpdateMetadataEndpoint",
+    MessageField("port", i32),
+    MessageField("host", str),
+    MessageField("listener", str),
+    MessageField("security_protocol", i16),
+)
+_BROKER = _struct(
+    "UpdateMetadataBroker",
+    MessageField("id", BrokerId),
+    _array("endpoints", _ENDPOINT),
+    MessageField("rack", _NULLABLE_STRING),
+)
+_UPDATE_METADATA_REQUEST = _struct(
+    "UpdateMetadataRequest",
+    _CONTROLLER_ID,
+    _is_kraft_controller(since=8),
+    MessageField("type", i8, default=i8(0), since=8, tag=0),  # As that of LeaderAndIsr.
+    _CONTROLLER_EPOCH,
+    _BROKER_EPOCH,
+    _array("topic_states", _KNOWN_TOPIC),
+    _array("live_brokers", _BROKER),
+)
+_UPDATE_METADATA_RESPONSE = _struct("UpdateMetadataResponse", _ERROR_CODE)
 
-_CONTROLLED_SHUTDOWN = MessageApi(
-    "controlled_shutdown",
-    range(2, 4),
-    3,
-    _struct("ControlledShutdownRequest", MessageField("broker_id", BrokerId), _BROKER_EPOCH),
-    _struct(
-        "ControlledShutdownResponse",
-        _ERROR_CODE,
-        _array("remaining_partitions", _struct("RemainingPartition", _TOPIC_NAME, _PARTITION_INDEX)),
-    ),
+# ControlledShutdown
+
+_CONTROLLED_SHUTDOWN_REQUEST = _struct("ControlledShutdownRequest", MessageField("broker_id", BrokerId), _BROKER_EPOCH)
+_REMAINING_PARTITION = _struct("RemainingPartition", _TOPIC_NAME, _PARTITION_INDEX)
+_CONTROLLED_SHUTDOWN_RESPONSE = _struct(
+    "ControlledShutdownResponse", _ERROR_CODE, _array("remaining_partitions", _REMAINING_PARTITION)
 )
 
 _APIS: Mapping[int, MessageApi] = MappingProxyType(
     {
-        LEADER_AND_ISR: _LEADER_AND_ISR,
-        STOP_REPLICA: _STOP_REPLICA,
-        UPDATE_METADATA: _UPDATE_METADATA,
-        CONTROLLED_SHUTDOWN: _CONTROLLED_SHUTDOWN,
+        LEADER_AND_ISR: MessageApi("leader_and_isr", range(5, 8), 4, _LEADER_AND_ISR_REQUEST, _LEADER_AND_ISR_RESPONSE),
+        STOP_REPLICA: MessageApi("stop_replica", range(3, 5), 2, _STOP_REPLICA_REQUEST, _STOP_REPLICA_RESPONSE),
+        UPDATE_METADATA: MessageApi(
+            "update_metadata", range(7, 9), 6, _UPDATE_METADATA_REQUEST, _UPDATE_METADATA_RESPONSE
+        ),
+        CONTROLLED_SHUTDOWN: MessageApi(
+            "controlled_shutdown", range(2, 4), 3, _CONTROLLED_SHUTDOWN_REQUEST, _CONTROLLED_SHUTDOWN_RESPONSE
+        ),
     }
 )
 VERSIONS: Mapping[int, range] = MappingProxyType({api_key: api.versions for api_key, api in _APIS.items()})

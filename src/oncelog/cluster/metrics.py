@@ -1,4 +1,4 @@
-"""What an operator looks at, in the text format of Prometheus.
+"""Metrics of a cluster member, in the text format of Prometheus.
 
 Each metric is one of Apache Kafka 3.9 and has its meaning. Names are those that the JMX exporter gives to Kafka's MBeans by its
 example for Kafka (kafka-2_0_0.yml), so that what is written for Kafka's brokers shows these, too.
@@ -25,7 +25,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Measured(NamedTuple):
-    """What metrics are read from."""
+    """The parts of the broker that metrics read."""
 
     topics: SharedTopics
     replicas: Replicas
@@ -61,7 +61,7 @@ class Metric:
 
 
 def exposition(measured: Measured) -> Iterator[str]:
-    """Line by line: a broker may have many partitions, and whoever reads it lets others have their turn."""
+    """Generates lines one by one: a broker may have many partitions, and the caller yields between them."""
     for metric in METRICS:
         yield from _lines(metric, metric.samples(measured))
 
@@ -118,7 +118,7 @@ def _of_controller(name: str, help_: str, value: Callable[[ControllerContext], i
 
 
 def _led(counts: Callable[[int], bool]) -> Callable[[Measured], int]:
-    """How many of those that this broker leads are so far above min.insync.replicas."""
+    """Counts led partitions by the distance of their in-sync set from min.insync.replicas."""
     return lambda found: sum(counts(replica.above_min_isr) for replica in found.replicas.led())
 
 

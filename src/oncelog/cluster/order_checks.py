@@ -1,4 +1,4 @@
-"""What no controller says, and any client can: there is no authorizer. It is refused before anything is made of it."""
+"""Validation of the controller's requests: there is no authorizer, so any client can send one with impossible contents."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from oncelog.cluster.shared_topics import SharedTopics
 
 INDEX_MAX = 99_999
-"""Of a partition. A znode of ZooKeeper has 1 MB at most, and no room for a topic with more of them; and the name of the directory
-of a topic with the longest name is as long as a file system takes."""
+"""The highest partition index. A topic with more partitions does not fit into a znode of 1 MB, and the directory of a partition
+of the longest topic name would have a longer name than file systems allow."""
 LEFT_OUT_FOR_EACH = 100
-"""So many brokers share a topic's partitions, and each is told of its own."""
+"""Partitions that may be left out for each one that is named: a topic may be spread over this many brokers."""
 
 
 class OrderCheck:
-    """Looks at one order, or at what is said of metadata. `named` is the number of partitions it is about.
+    """Checks one LeaderAndIsr or UpdateMetadata request. `named` is the number of its partitions.
 
-    A topic is a list of its partitions: those that it leaves out below the one that it names take memory, too.
+    A topic is a list of its partitions: unnamed partitions below a named one take memory, too.
     """
 
     def __init__(self, topics: SharedTopics, named: int) -> None:
@@ -41,7 +41,7 @@ class OrderCheck:
         return None if known == name else ErrorCode.inconsistent_topic_id
 
     def possible(self, topic_id: UUID, indexes: Iterable[int]) -> Collection[int]:
-        """Those of these partitions of a topic that there can be."""
+        """Returns the possible ones of these partitions of a topic."""
         topic = self._topics.with_id(topic_id)
         reached = 0 if topic is None else len(topic.partitions)
         found = set()

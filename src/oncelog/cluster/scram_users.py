@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 TIMEOUT_MS = 30_000
-"""The requests name none: it is how long clients wait that were told nothing else (request.timeout.ms)."""
+"""The requests have no timeout: this is the default of request.timeout.ms."""
 ITERATIONS_MIN, ITERATIONS_MAX = 4_096, 16_384
 MECHANISMS = {1: Scram.SHA_256, 2: Scram.SHA_512}
 """By their numbers in requests."""
@@ -46,7 +46,7 @@ CHANGED_MEANWHILE = (ZooKeeperError.BAD_VERSION, ZooKeeperError.NODE_EXISTS, Zoo
 
 
 class ScramCredentials:
-    """A password that was changed is another one at once. While ZooKeeper is not reached, what it had last counts."""
+    """Reads credentials at each log-in, so that a new password counts at once. Without ZooKeeper the last known one counts."""
 
     def __init__(self, configs: ClusterConfigs, clock: Clock) -> None:
         self._configs = configs
@@ -54,7 +54,7 @@ class ScramCredentials:
         self._last: dict[str, dict[str, str]] = {}
 
     async def credential(self, mechanism: Scram, username: str) -> ScramCredential | None:
-        """None for a user that is not known."""
+        """The credential of a user; None if there is none."""
         if not username:
             return None
         reading = start(self._configs.stored(ConfigEntity(USERS, sanitize(username))))
@@ -78,9 +78,9 @@ class ScramCredentials:
 async def change_user(
     zookeeper: ZooKeeper, username: str, mechanism: Scram, credential: ScramCredential | None
 ) -> bool:
-    """Give a user a password, or take it away; whether there was one before. Raises SessionEndedError.
+    """Sets or deletes a user's password, as `kafka-configs --zookeeper` does, without a broker.
 
-    It is done as `kafka-configs --zookeeper` does it: there need be no broker yet.
+    Returns True if there was one before. Raises SessionEndedError.
     """
     entity = ConfigEntity(USERS, sanitize(username))
     path = paths.config(USERS, entity.entity)
@@ -105,7 +105,7 @@ async def change_user(
 
 @dataclass(frozen=True, slots=True)
 class NewCredential:
-    """`salted_password` is what the client has made of the password: the password itself stays there."""
+    """A credential that the client has salted: the password itself stays there."""
 
     iterations: int
     salt: bytes = field(repr=False)
@@ -114,7 +114,7 @@ class NewCredential:
 
 @dataclass(frozen=True, slots=True)
 class CredentialChange:
-    """For one mechanism of a user, by its number in the request. Without `new` the credential goes."""
+    """A change for one mechanism of a user, by its number in the request. Without `new` the credential is deleted."""
 
     mechanism: int
     new: NewCredential | None
@@ -131,7 +131,7 @@ class CredentialChange:
 
 
 class ClusterScramUsers:
-    """One change at a time, so that each begins with what the one before has left."""
+    """One change at a time: each begins with the result of the one before."""
 
     def __init__(self, clock: Clock, configs: ClusterConfigs, zookeeper: ZooKeeper) -> None:
         self._clock = clock
@@ -146,13 +146,13 @@ class ClusterScramUsers:
         return await self.of([desanitize(name) for name in sorted(names)])
 
     async def of(self, users: Sequence[str]) -> dict[str, dict[Scram, int]]:
-        """Of those that have such credentials."""
+        """The iterations for these users; leaves out users without SCRAM credentials."""
         stored = await self._configs.stored_each([_entity(user) for user in users])
         found = {user: _iterations(user, configs) for user, configs in zip(users, stored, strict=True)}
         return {user: one for user, one in found.items() if one}
 
     async def change(self, user: str, changes: Sequence[CredentialChange]) -> ApiError | None:
-        """All of them or none; None when they are made. It goes on by itself, whether or not somebody still waits for it."""
+        """Makes all changes or none; returns None when they are made. They go on if the request times out."""
         problem = _problem(user, changes)
         if problem is not None:
             return problem

@@ -1,6 +1,6 @@
-"""The settings that the brokers of a cluster share, kept in ZooKeeper: a broker that was not told has what the others were told.
+"""Settings that all brokers of a cluster share, kept in ZooKeeper: a broker without one of them takes the cluster's value.
 
-Kafka has no such place. There each broker is told by itself, and one that is not told acknowledges with fewer copies than others.
+Kafka has no such place: a broker that was configured without one acknowledges with fewer copies than the others.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger("oncelog.broker")
 
 PAUSE_MS = 100
 LISTENER = "inter.broker.listener.name"
-"""Brokers reach each other at a listener of one name. Each has to be told it, with the listener, so it is only compared."""
+"""The inter-broker listener's name must be the same everywhere. Each broker configures its own listener, so it is only compared."""
 
 
 class Stored(NamedTuple):
@@ -71,17 +71,17 @@ class SettingsAgreement:
         self._session_id = 0
         """In which the watch was set; 0 before the brokers have agreed."""
         self._is_reading = self._has_changed = False
-        watchers.listen(paths.SHARED_SETTINGS, self._heard)
-        watchers.listen_to_sessions(self._heard_of_session)
+        watchers.listen(paths.SHARED_SETTINGS, self._changed)
+        watchers.listen_to_sessions(self._session_changed)
 
     async def agree(self, given: Mapping[str, Value], listener: str) -> None:
-        """Take what the cluster has, and tell it what it has not been told. Raises SettingError and ZnodeError.
+        """Takes the cluster's values, and adds those that the cluster lacks. Raises SettingError and ZnodeError.
 
-        `given` is what this broker was told, `listener` where it reaches other brokers. Another value than the cluster's is only
-        taken where no other broker is there: from then on it is the cluster's.
+        `given` are this broker's own settings, `listener` is its inter-broker listener. A value that differs from the cluster's
+        is accepted only if no other broker runs: then it becomes the cluster's.
         """
         self._own = {name: text_of(given[name]) or "" for name in SHARED & given.keys()} | {LISTENER: listener}
-        # The entry of a broker that was killed is there until its session ends, and that is looked at once a tick.
+        # The entry of a killed broker stays until its session ends; ZooKeeper checks sessions once a tick.
         deadline_ms = self._clock.monotonic_ms() + 1.5 * self._zookeeper.session_timeout_ms
         while True:
             with suppress(SessionEndedError):
@@ -110,7 +110,7 @@ class SettingsAgreement:
         if found:
             logger.info("settings that this broker was not told are the cluster's: %s", ", ".join(found))
         self._take({**self._handed_on, **self._agreed})
-        # The watch that was set has heard of the write, and is gone.
+        # The own write has fired the watch.
         self._see_to_changes()
         return True
 
@@ -132,11 +132,11 @@ class SettingsAgreement:
 
     # --- what others say while this broker runs
 
-    def _heard(self, _: Watched) -> None:
+    def _changed(self, _: Watched) -> None:
         self._has_changed = True
         self._see_to_changes()
 
-    def _heard_of_session(self, state: ZooKeeperSessionState) -> None:
+    def _session_changed(self, state: ZooKeeperSessionState) -> None:
         """In the next session no watch of the one before is left."""
         if state is ZooKeeperSessionState.CONNECTED and self._session_id != self._zookeeper.session_id:
             self._has_changed = True
@@ -154,10 +154,10 @@ class SettingsAgreement:
             self._session_id = self._zookeeper.session_id
             (found,) = await read_each(self._zookeeper, [GetData(paths.SHARED_SETTINGS, watch=True)])
             if isinstance(found, Data):
-                self._hear(found.data)
+                self._apply(found.data)
         self._is_reading = False
 
-    def _hear(self, data: bytes) -> None:
+    def _apply(self, data: bytes) -> None:
         """Take those that the cluster has one value of. The others are looked at when this broker starts again."""
         try:
             usable = _usable(decode_shared_settings(data))
@@ -187,7 +187,7 @@ def _usable(stored: Mapping[str, str]) -> dict[str, str]:
 
 
 def _differing(own: Mapping[str, str], stored: Mapping[str, str]) -> list[str]:
-    """Settings that a cluster has one value of, and this broker was told another."""
+    """Settings with one value for the cluster that this broker has another value of."""
     return sorted(name for name in (AGREED | {LISTENER}) & own.keys() & stored.keys() if own[name] != stored[name])
 
 

@@ -1,4 +1,4 @@
-"""The topics of a cluster: what there is, and who leads, its controller says; which replicas are here, the journal keeps."""
+"""The topics of a cluster. The controller tells which topics there are and who leads; the journal has this broker's replicas."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DURING_DELETE = Leadership(LEADER_DURING_DELETE)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaId:
-    """A replica that is to be here."""
+    """A replica that this broker shall have."""
 
     topic: str
     topic_id: UUID
@@ -37,14 +37,14 @@ class ReplicaId:
 
 
 class TopicConfigs(Protocol):
-    """What topics have of their own settings."""
+    """The settings of topics."""
 
     def of_topic(self, name: str) -> Mapping[str, str]:
-        """As far as it is known."""
+        """The last known settings of a topic."""
         ...
 
     async def read_topics(self, names: Iterable[str]) -> None:
-        """Know, and have the topics follow, what they have by now."""
+        """Reads the current settings of topics, and applies them."""
         ...
 
 
@@ -64,7 +64,7 @@ class SharedTopics(Topics):
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
-        """`make` makes a topic in ZooKeeper."""
+        """`make` creates a topic in ZooKeeper."""
         super().__init__(slices, NO_EPOCH, settings, open_log, delete_unopened, survives)
         self._journal = journal
         self._configs = configs
@@ -72,21 +72,21 @@ class SharedTopics(Topics):
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self.on_learned: Callable[[Topic], None] = lambda _: None
-        """Hears of each topic of which there is something to know."""
+        """Called with each topic whose state has changed."""
         self.on_gone: Callable[[Topic], None] = lambda _: None
-        """Hears of a topic that is being deleted, and again when nothing of it is here any more; or when its name is another's."""
+        """Called when a topic is being deleted, and again when its last replica here is gone; or when its name is another's."""
         self._here: dict[tuple[str, int], Partition] = {}
         self._leaving: dict[tuple[str, int], Parked[None]] = {}
         self._being_made: dict[str, Parked[ErrorCode]] = {}
         self._names_to_be: dict[UUID, str] = {}
-        """Of topics whose first replicas are about to be here."""
+        """Names of topics whose first replicas are being created here."""
         self._awaited: dict[str, Parked[None]] = {}
         self._being_deleted_ids: set[UUID] = set()
         self._doubted: set[UUID] = set()
-        """Those that were known before, and that no controller has told of since."""
+        """Topics from before, not yet confirmed by a controller."""
 
     def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
-        """Release when it is in ZooKeeper: its controller will tell of it."""
+        """Creates a topic. Released once it is in ZooKeeper: the controller announces it."""
         if name in self._by_name:
             return Parked.ready(ErrorCode.none)
         if super().collision(name) is not None:
@@ -99,7 +99,7 @@ class SharedTopics(Topics):
         return self._being_made[name]
 
     def collision(self, name: str) -> str | None:
-        """Whoever makes a topic looks for one in ZooKeeper."""
+        """None: the creation checks for collisions in ZooKeeper."""
         return None
 
     def _names(self) -> Iterable[str]:
@@ -109,8 +109,8 @@ class SharedTopics(Topics):
         del self._being_made[name]
 
     def told(self, name: str) -> Topic | None:
-        """As Kafka's ZkMetadataCache, which forgets a topic when the controller says that it is being deleted. Its replica may stay
-        here for as long as that waits for a broker that is down.
+        """The topic of this name, unless it is being deleted (as in Kafka's ZkMetadataCache). Its replica may stay here while the
+        deletion waits for a broker that is down.
         """
         topic = self.named(name)
         return None if topic is None or self.is_going(topic) else topic
@@ -118,8 +118,8 @@ class SharedTopics(Topics):
     def is_going(self, topic: Topic) -> bool:
         return topic.topic_id in self._being_deleted_ids
 
-    def heard_of(self, name: str) -> Parked[None]:
-        """Release when the controller says something of a topic of this name, or when one is gone."""
+    def announcement_of(self, name: str) -> Parked[None]:
+        """Released when the controller announces a topic of this name, or when one is gone."""
         return self._awaited.setdefault(name, Parked())
 
     def _tell(self, name: str) -> None:
@@ -169,13 +169,13 @@ class SharedTopics(Topics):
             self._being_deleted_ids.discard(topic_id)
 
     def doubt(self) -> None:
-        """From now on nobody tells this broker what is deleted, until a controller does again."""
+        """Marks all topics as unconfirmed: this broker may miss deletions until a controller sends its state."""
         self._doubted = {topic.topic_id for topic in self}
 
     def forget_all_but(self, names: Collection[str]) -> None:
-        """Only these topics are there, of those that are in doubt. Replicas of others that are left over stay, without a name.
+        """Forgets unconfirmed topics except these. Their replicas stay here, without a name.
 
-        They are not deleted before another topic needs their place: at a wrong chroot of ZooKeeper every topic seems to be gone.
+        They are deleted only when another topic needs the name: at a wrong chroot of ZooKeeper every topic seems to be gone.
         """
         topics = [self._by_id[topic_id] for topic_id in self._doubted if topic_id in self._by_id]
         self._doubted.clear()
@@ -190,7 +190,7 @@ class SharedTopics(Topics):
                 self._tell(topic.name)
 
     def claim(self, topic_id: UUID) -> None:
-        """The controller wants replicas of this topic: it is there, also if ZooKeeper's server has not heard of it yet."""
+        """Confirms a topic: the controller orders replicas of it, even if this broker's ZooKeeper server is behind."""
         self._doubted.discard(topic_id)
         topic = self._by_id.get(topic_id)
         if topic is not None and topic.name not in self._by_name:
@@ -198,7 +198,7 @@ class SharedTopics(Topics):
             self._name(topic)
 
     def reach(self, partition_counts: Mapping[UUID, int]) -> None:
-        """Know of so many partitions of these topics: the controller may not have told of each yet."""
+        """Extends topics to their partition counts: the controller may not have announced each partition yet."""
         for topic_id, count in partition_counts.items():
             topic = self._by_id.get(topic_id)
             if topic is not None:
@@ -237,7 +237,7 @@ class SharedTopics(Topics):
             topic.partitions.append(Partition(topic.name, new, NO_EPOCH, self.failed, self._wakes))
 
     def _forget_if_gone(self, topic: Topic) -> None:
-        """A topic is there as long as somebody leads, or may lead, one of its partitions, or a replica is here."""
+        """Forgets a topic once no partition has a leader, or may get one, and no replica is here."""
         if any(one.leadership is not UNKNOWN for one in topic.partitions):
             return
         has_its_name = self._by_name.get(topic.name) is topic
@@ -271,7 +271,7 @@ class SharedTopics(Topics):
         for one in replicas:
             while (going := self._leaving.get((one.topic, one.index))) is not None:
                 await going
-        # Of a topic that is new nobody tells that it has settings of its own.
+        # There is no notification of a new topic's settings.
         await self._configs.read_topics({one.topic for one in replicas})
         by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
         for one in replicas:

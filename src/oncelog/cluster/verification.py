@@ -28,8 +28,8 @@ logger = logging.getLogger("oncelog.broker")
 
 ADD_PARTITIONS, LOWEST, HIGHEST = 24, 4, 5
 AWAY, BUSY = ErrorCode.coordinator_not_available, ErrorCode.concurrent_transactions
-NOT_HEARD_OF = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted})
-"""The coordinator was not told yet of a partition that this broker leads, and added none of those that it was asked for."""
+NOT_ANNOUNCED = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.operation_not_attempted})
+"""Errors of a coordinator whose metadata is late: it does not know one of the partitions, and has added none."""
 TopicPartition = tuple[str, int]
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -59,10 +59,10 @@ class TransactionVerification:
         return await (self.add(producer, partitions) if adds else self.verify(producer, partitions))
 
     async def verify(self, producer: TransactionalProducer, partitions: Sequence[TopicPartition]) -> Errors:
-        """Whether each is part of the producer's open transaction. No wait may come between this and the appends.
+        """Verifies that each partition is in the producer's open transaction. No wait may come between this and the appends.
 
-        Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception where it was not asked;
-        invalid_txn_state where the transaction has ended meanwhile, not_leader_or_follower where it may have.
+        Errors: those of the coordinator; not_coordinator, coordinator_not_available, network_exception if it was not reached;
+        invalid_txn_state if the transaction has ended meanwhile, not_leader_or_follower if it may have.
         """
         unknown = [one for one in partitions if not self._is_open(one, producer.producer_id)]
         return dict.fromkeys(partitions, ErrorCode.none) | await self._guarded(producer, unknown, is_addition=False)
@@ -94,12 +94,12 @@ class TransactionVerification:
             for guard in guards:
                 guard.end()
         if is_addition:
-            errors = {one: AWAY if error in NOT_HEARD_OF else error for one, error in errors.items()}
+            errors = {one: AWAY if error in NOT_ANNOUNCED else error for one, error in errors.items()}
             broken = {one: BUSY if error is ErrorCode.invalid_txn_state else error for one, error in broken.items()}
         return errors | broken
 
     def _is_open(self, partition: TopicPartition, producer_id: int) -> bool:
-        """What has begun here was verified then."""
+        """True for a transaction that has begun here: it was verified then."""
         found = self._topics.partition(*partition)
         return (
             found is not None

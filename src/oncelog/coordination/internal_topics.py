@@ -68,7 +68,7 @@ def is_legal(before: CoordinatorState, after: CoordinatorState) -> bool:
 
 
 # As Kafka's TransactionStateManager and CoordinatorOperationExceptionHelper say it: no record of the client is too large.
-_TOLD = {
+_CLIENT_ERRORS = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas: ErrorCode.coordinator_not_available,
     ErrorCode.not_enough_replicas_after_append: ErrorCode.coordinator_not_available,
@@ -80,6 +80,6 @@ _TOLD = {
 }
 
 
-def told(error: ErrorCode) -> ErrorCode:
+def client_error(error: ErrorCode) -> ErrorCode:
     """The error for the client when the coordinator's log refuses a record with `error`."""
-    return _TOLD.get(error, error)
+    return _CLIENT_ERRORS.get(error, error)

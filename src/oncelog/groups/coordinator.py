@@ -1,10 +1,10 @@
-"""The coordinator of groups: who may commit offsets for one, what a reader is told, and when offsets and groups end.
+"""The group coordinator: commits of offsets, reads of them, and the end of offsets and groups.
 
 It keeps the contract of `coordination/decision.py`. The records of a decision go, in one batch, to the partition of
-`__consumer_offsets` that owns the group, and are replayed with the offsets they got. Those of a transactional commit go into a
+`__consumer_offsets` that owns the group, and are replayed with their offsets in the log. A transactional commit goes into a
 transactional batch of its producer, and the marker of that producer is replayed too.
 
-Who is a member is the matter of `members.py`; offsets may be committed without being one.
+`members.py` has the members. A client may commit offsets without being one.
 """
 
 from __future__ import annotations

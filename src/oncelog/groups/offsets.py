@@ -52,9 +52,6 @@ class Offsets:
         """Every group that has an offset, committed or pending."""
         return frozenset(self._by_group.keys() | self._writers.keys())
 
-    def has_group(self, group: str) -> bool:
-        return group in self._by_group or group in self._writers
-
     def of_group(self, group: str) -> Mapping[TopicPartition, StoredOffset]:
         return self._by_group.get(group, _NOTHING)
 

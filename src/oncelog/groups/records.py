@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` that hold committed offsets, byte for byte.
+"""The records of `__consumer_offsets`: committed offsets, byte for byte, and the records of members by their key.
 
 key     int16 version 0 or 1, string group, string topic, int32 partition
 value   int16 version, then for
@@ -9,8 +9,8 @@ value   int16 version, then for
         4  as 3 with a compact string and tagged fields: field 0 is the id of the topic (Kafka 4.3)
 null    the offset is forgotten
 
-Version 4 is written where the id of the topic is to be known, 3 where it is not, and 1, which has no room for it, where the
-commit asked for a retention. Kafka 3.9 reads version 4 and passes over the id.
+A commit that asks for a retention is written in version 1, which has no room for the id of the topic. Other commits are written
+in version 4 if the id is to be known, else in version 3. Kafka 3.9 reads version 4 and passes over the id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The little of ASN.1's DER that is read here: elements one after the other, and when a certificate ends."""
+"""A reader for the few parts of ASN.1's DER that are needed: elements one after the other, and the end of a certificate."""
 
 from __future__ import annotations
 

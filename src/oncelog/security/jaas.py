@@ -1,4 +1,4 @@
-"""The one line of Java's login configuration that Kafka's `sasl.jaas.config` holds."""
+"""The line of Java's login configuration in Kafka's `sasl.jaas.config`."""
 
 from __future__ import annotations
 

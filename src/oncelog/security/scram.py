@@ -1,6 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), the client's half, as Kafka speaks it: without channel binding.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677), both sides, as Kafka speaks them: without channel binding.
 
-Kafka does not prepare names and passwords by SASLprep, so neither does this.
+Kafka does not prepare names and passwords by SASLprep, so neither does this. A server keeps a credential instead of a password,
+written as Kafka writes it in ZooKeeper: `salt=...,stored_key=...,server_key=...,iterations=...`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""From a store of any kind to PEM, which is what TLS takes here. The store's content is there already."""
+"""Stores of certificates and keys, converted to PEM, which is what Python's TLS takes. Their bytes have been read already.
+
+Java writes PKCS12 today, whatever the name of the file. JKS, its older format, holds trusted certificates in the clear, and
+keys under a cipher of Sun's that is made of SHA-1.
+"""
 
 from __future__ import annotations
 

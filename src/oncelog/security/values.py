@@ -1,7 +1,7 @@
-"""How a client secures its connections and says who it is.
+"""The security of a client's connections: TLS, its certificate, and its log-in.
 
-These values are what Kafka's options mean, whichever of its clients they were written for. A secret is in no `repr`, so it is
-in no message that shows one of them.
+These values are the meaning of Kafka's options, whichever client they were written for. A secret is in no `repr`, so no message
+can show one.
 """
 
 from __future__ import annotations

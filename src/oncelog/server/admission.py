@@ -1,6 +1,6 @@
 """The limits on connections: `max.connections`, `max.connections.per.ip`, and the number of file descriptors.
 
-One that is to be encrypted is a connection once its handshake has gone well.
+A TLS connection counts as one once its handshake is complete.
 """
 
 from __future__ import annotations

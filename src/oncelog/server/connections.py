@@ -1,4 +1,4 @@
-"""The connections that a broker has, and their end."""
+"""The open connections of a broker: closing them at a stop, and idle ones after `connections.max.idle.ms`."""
 
 from __future__ import annotations
 

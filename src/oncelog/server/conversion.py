@@ -1,4 +1,4 @@
-"""`oncelog cluster convert`: the directories of a broker that does not run and a session with ZooKeeper, while it takes."""
+"""`oncelog cluster convert`: opens the directories of a stopped broker and a session with ZooKeeper, and converts."""
 
 from __future__ import annotations
 

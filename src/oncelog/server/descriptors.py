@@ -1,4 +1,4 @@
-"""How many descriptors the operating system allows this process, and who may have how many of them."""
+"""The limit of the process on file descriptors, and its division between files of the log and connections."""
 
 from __future__ import annotations
 

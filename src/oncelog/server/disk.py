@@ -174,7 +174,7 @@ class RealDisk:
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         self._threads.run(work, done)
 
-    def settle(self) -> None:
+    def finish_background(self) -> None:
         self._threads.stop()
 
     def space(self, path: str) -> tuple[int, int]:

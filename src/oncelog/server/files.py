@@ -1,7 +1,7 @@
-"""Open files, of which there are never more than a budget allows.
+"""Open files of the log, within a budget of descriptors.
 
-A log has many files and uses few of them at a time. One that has not been used for a while is closed, and opened again when it
-is needed: nobody who holds it notices.
+A log has many files and uses few of them at a time. A file that was not used for a while is closed, and opened again when it is
+needed; its holders do not notice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How links to other brokers are secured: TLS, and then this broker's log-in, before anybody else uses the link.
+"""TLS contexts of listeners, and the security of links to other brokers: TLS and this broker's log-in, before a link is used.
 
 It is imported only where there is something to secure.
 """

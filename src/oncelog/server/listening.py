@@ -1,4 +1,4 @@
-"""The listeners of a broker on this machine: which they are, their sockets, and what secures them and the links to others'."""
+"""The listeners of a broker: their addresses, their sockets and their security."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ class ClusterPlan:
         parse_address(self.zookeeper_listen)
         _, port = parse_address(self.listen)
         if self.size < 1:
-            raise ValueError(f"a cluster of {self.size} brokers is none")
+            raise ValueError(f"a cluster has one broker or more, not {self.size}")
         if port and port + self.size - 1 > 65535:
             raise ValueError(f"there are no {self.size} ports from {port} on")
         for name in OF_EACH_BROKER:
             if name in self.settings:
-                raise ValueError(f"{name} is another one for each broker, and cannot be set for all of them")
+                raise ValueError(f"{name} differs from broker to broker, and cannot be set for all of them")
         for name in (*LISTENERS, SAID_OTHERWISE):
             if name in self.settings:
                 raise ValueError(

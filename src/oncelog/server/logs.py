@@ -1,7 +1,4 @@
-"""The log of a broker process on standard error: the records of `logging` under the name oncelog, one line each.
-
-Those of the event loop, which are named asyncio, are among them.
-"""
+"""The log of a broker process on standard error: the records of the loggers oncelog and asyncio, one line each."""
 
 from __future__ import annotations
 

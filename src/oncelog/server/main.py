@@ -1,4 +1,4 @@
-"""`oncelog serve`: one broker as a process, until it is told to stop."""
+"""`oncelog serve`: one broker as a process, until a signal or an error ends it."""
 
 from __future__ import annotations
 

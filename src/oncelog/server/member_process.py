@@ -64,7 +64,7 @@ class MemberProcess:
         self._report = report
         self._process: subprocess.Popen[str] | None = None
         self._complaints: deque[str] = deque(maxlen=COMPLAINTS_MAX)
-        self._is_settled = threading.Event()
+        self._start_is_over = threading.Event()
         self._ready_line = ""
         self._watcher: threading.Thread | None = None
 
@@ -95,7 +95,7 @@ class MemberProcess:
         assert not self.is_running, f"{self.name} runs already"
         self._ready_line = ""
         self._complaints.clear()
-        self._is_settled.clear()
+        self._start_is_over.clear()
         self._process = subprocess.Popen(
             [sys.executable, "-m", MODULE, *arguments],
             stdin=subprocess.PIPE,
@@ -112,7 +112,7 @@ class MemberProcess:
 
     def wait_until_ready(self, timeout_seconds: float) -> None:
         """Raises MemberError where it ends instead, or takes longer."""
-        if not self._is_settled.wait(timeout_seconds):
+        if not self._start_is_over.wait(timeout_seconds):
             raise MemberError(f"{self.name} was not ready in {timeout_seconds:.0f} s")
         if not self._ready_line:
             raise MemberError(f"{self.name} did not start: {self.last_words}")
@@ -168,11 +168,11 @@ class MemberProcess:
         with process.stdin, process.stdout:
             for line in process.stdout:
                 self._ready_line = line.rstrip()
-                self._is_settled.set()
+                self._start_is_over.set()
                 self._report(Ready(self, self._ready_line))
             status = process.wait()
         errors.join()
-        self._is_settled.set()
+        self._start_is_over.set()
         self._report(Ended(self, status))
 
     def _listen(self, errors: IO[str]) -> None:

@@ -1,7 +1,7 @@
-"""The memory that requests and answers take, over all connections (`queued.max.request.bytes`).
+"""The memory budget for requests and answers of all connections (`queued.max.request.bytes`).
 
-An answer that is large has its memory before it is read. It waits where there is none, smaller ones first, and is made shorter
-where there is little: a client asks for the rest anyway.
+A large answer reserves its memory before it is read. It waits if there is none, behind smaller ones, and is made shorter if there
+is little: the client fetches the rest later.
 """
 
 from __future__ import annotations

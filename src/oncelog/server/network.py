@@ -1,8 +1,8 @@
-"""Links to other brokers over TCP, secured or not: frames out, frames in. It never looks inside a frame.
+"""Links to other brokers over TCP, with or without TLS: frames out, frames in. It never looks inside a frame.
 
-Bytes come into a buffer that all links of an event loop share: it belongs to one of them from `get_buffer` to `buffer_updated`,
-and nothing comes in between. A frame that is whole in there is copied out once; of one that is not, what follows comes straight
-into a buffer of its own, which grows as its bytes come, for a length alone costs nothing.
+All links of an event loop share one receive buffer: it belongs to one of them from `get_buffer` to `buffer_updated`, and nothing
+comes in between. A whole frame is copied out of it once. The rest of an unfinished frame is received into a buffer of its own,
+which grows as bytes come: a length alone costs nothing.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from oncelog.broker import (
     advertised_endpoints,
     log_directories,
 )
-from oncelog.environment import DiskError
 from oncelog.security.principals import ANONYMOUS, user
 from oncelog.server.admission import Admission, Listening
 from oncelog.server.clock import RealClock, RealRandom
@@ -193,8 +192,8 @@ class Broker:
         only = self._endpoints[0]
         if self._parsed.is_in_cluster and len(self._endpoints) == 1 and not self._security[only.name].asks:
             logger.warning(
-                "brokers and clients share the listener %s, which asks nobody who he is: any client can send what only brokers "
-                "may; give brokers a listener of their own, and name it with inter.broker.listener.name",
+                "brokers and clients share the listener %s, which authenticates nobody: any client can send the requests of "
+                "brokers; give brokers a listener of their own, and name it with inter.broker.listener.name",
                 only.name,
             )
         report = self._core.start_report
@@ -435,10 +434,6 @@ class Broker:
         """The error that has ended this broker, also one that came while it stopped: the stop was no clean one then."""
         return self._failure.result() if self._failure is not None and self._failure.done() else None
 
-    @property
-    def has_failed_disk(self) -> bool:
-        return isinstance(self.error, DiskError)
-
 
 def _apart(log_dirs: list[str]) -> list[str]:
     """Their absolute paths. Raises ValueError if two of them are the same directory, or one is in another."""
@@ -447,5 +442,5 @@ def _apart(log_dirs: list[str]) -> list[str]:
         if shorter == longer:
             raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: {one} and {other} are the same directory")
         if os.path.commonpath((shorter, longer)) == shorter:
-            raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: of {one} and {other} one is in the other")
+            raise ValueError(f"log.dirs={','.join(log_dirs)} is not allowed: {longer} is inside {shorter}")
     return [os.path.abspath(path) for path in log_dirs]

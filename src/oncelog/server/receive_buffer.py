@@ -37,7 +37,7 @@ class ReceiveBuffer:
         return self._current
 
     def place_behind(self, rest: bytes) -> memoryview:
-        """Where to receive next: after the unfinished frame."""
+        """The place to receive next: after the unfinished frame."""
         if _is_viewed(self._current):
             self._current = self._other(READ_BYTES_MAX)
         buffer, begin = self._current, len(rest)

@@ -1,4 +1,4 @@
-"""Threads for what takes the processor for long. The codecs let go of the interpreter while they work."""
+"""Threads for work that keeps the processor busy for long. The codecs release the interpreter while they work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an administrator does while everybody works: topics come, grow and go, their beginnings and their settings too."""
+"""The administrator of a run: makes, grows and deletes topics, deletes their records, and changes their settings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MOMENT_MS = 6.0
 
 
 class Users:
-    """Those who use the topic when it is deleted. Each of their plays goes on beside."""
+    """Clients that use the topic when it is deleted. Each of their plays goes on beside the administrator's."""
 
     def __init__(self, node: ClientNode, shared: Shared) -> None:
         self._node = node
@@ -114,7 +114,7 @@ ALTERED: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(slots=True)
 class DrawnSettings:
-    """What a topic's settings must be: those that were answered, and of which no other request can be under way still."""
+    """The settings that a topic must have: those whose change was answered, and that no other request may still change."""
 
     known: dict[str, str] = field(default_factory=dict)
     doubtful: set[str] = field(default_factory=set)

@@ -1,6 +1,6 @@
-"""Reads whole logs, and says where what the broker knows is not what is in them.
+"""Reads whole logs, and compares them with the broker's state.
 
-Each log is read with none of the broker's own rules: what its batches say of producers and transactions is worked out here.
+It uses none of the broker's own rules: it derives producers and transactions from the batches by itself.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class AuditedProducer:
     epoch: int
     last_sequence: int = NO_SEQUENCE
     first_offset: int = -1
-    """Of its open transaction."""
+    """The first offset of its open transaction."""
 
 
 @dataclass(slots=True)
 class AuditedLog:
-    """What the batches of one log say."""
+    """The state of a log, derived from its batches."""
 
     producers: dict[int, AuditedProducer] = field(default_factory=dict)
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
@@ -206,7 +206,7 @@ def audit_coordinators(core: BrokerCore) -> None:
 
 
 def _recorded(metadata: TransactionMetadata | None, live: TransactionCoordinator) -> TransactionMetadata | None:
-    """What a record of the transaction log holds. Those of the first generation lack what came with the second."""
+    """The fields that a record of the transaction log holds. Records of the first generation lack those of the second."""
     if metadata is None:
         return None
     metadata = metadata._replace(last_producer_epoch=-1)
@@ -281,7 +281,7 @@ def audit_committed_offsets(core: BrokerCore) -> None:
 
 
 def _served(topic: Topic | None) -> list[Partition]:
-    """Those that this broker leads: alone every one."""
+    """The partitions that this broker leads; every one if it is alone."""
     if topic is None:
         return []
     return [one for one in topic.partitions if one.role is ReplicaRole.LEADER and not one.is_offline]

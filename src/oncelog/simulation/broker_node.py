@@ -25,7 +25,7 @@ RETRY_START_MS = 1_000.0
 
 
 class SimulationFailure(AssertionError):
-    """What must hold does not. The seed shows it again."""
+    """An invariant does not hold. The same seed fails again."""
 
 
 class SimulatedWorkers:
@@ -43,7 +43,7 @@ class SimulatedWorkers:
 
 
 class BusyClock(ProcessClock):
-    """While `is_busy`, whoever goes on as soon as others were served goes on later."""
+    """A clock whose timers are late while `is_busy`."""
 
     def __init__(
         self, process: Process, jump_ms: Callable[[], float], pace: float, random: Random, is_busy: Callable[[], bool]
@@ -252,7 +252,7 @@ class BrokerNode:
         ServedConnection(self, core, end)
 
     def _error(self, error: BaseException) -> None:
-        """What leaves a callback of the process: the broker may go on without the disk."""
+        """Take an error that leaves a callback of the process. The broker may go on without the disk."""
         if self.core is not None:
             self.core.fail(error)
         else:

@@ -1,4 +1,4 @@
-"""Our own client in a simulated process: its cores are the real ones, only the transport is another."""
+"""The real client in a simulated process: only its transport is another."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from oncelog.simulation.transport import Play, SimulatedTransport, Until
 SESSION_MS, HEARTBEAT_MS = 8_000, 2_000
 OLD_SHARE = 0.3
 OLD_VERSIONS = {requests.FETCH: (10, 11), requests.FIND_COORDINATOR: (1, 2)}
-"""What an older client knows at most."""
+"""The versions of an older client, at most."""
 FETCH_BYTES = (2_500, 20_000, 100_000)
-"""Of one partition: an answer may end at any batch."""
+"""Limits for one partition of a Fetch: an answer may end at any batch."""
 
 
 class ClientNode:
@@ -105,7 +105,7 @@ class ClientNode:
         return sum(transport.sent[api.name] for transport in self._transports)
 
     def changed(self) -> None:
-        """What a play waits for may be so now."""
+        """Look again whether the play can go on."""
         for transport in self._transports:
             transport.changed()
 
@@ -142,7 +142,7 @@ class Sent:
     place: int
 
     def offset(self) -> int | None:
-        """Where it was said to be, if anybody said so."""
+        """The offset of the record, if an answer said it."""
         found, _ = self.batch.outcome(self.place) if self.batch.is_done else (None, None)
         return None if found is None or found.offset < 0 else found.offset
 
@@ -277,7 +277,7 @@ class SimulatedConsumer:
         return self._beside(self.core.poll(timeout_ms, 500))
 
     def commit(self) -> Play:
-        """What was handed out."""
+        """Commit the offsets of the records that were handed out."""
         assert self._group is not None
         return self._beside(self._group.commit(None))
 

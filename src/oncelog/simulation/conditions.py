@@ -1,7 +1,7 @@
-"""Numbers in the code behind which whole paths hide: a run draws some that are small.
+"""The conditions that a run draws: settings, and constants of the code.
 
-What happens after a thousand producer ids, fifty that wait or megabytes of a log happens in no minute of a run. Numbers that are
-settings are in `conditions.py`.
+Some paths are taken only after a thousand producer ids, fifty waiting requests or megabytes of a log, which no run of a minute
+reaches. So a run draws small values for some of these constants.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COLLECTED_AFTER = 100_000
 
 @contextmanager
 def few_collections() -> Iterator[None]:
-    """What a run makes it keeps until its end: to look for garbage all the time costs a tenth of it, and finds little."""
+    """Few garbage collections: the objects of a run live until its end, and collecting takes a tenth of its time."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECTED_AFTER, before[1], before[2])
     try:
@@ -38,7 +38,7 @@ def few_collections() -> Iterator[None]:
 
 
 def transaction_version(random: Random) -> int:
-    """Which generation of the transaction protocol clients speak: now and then the first."""
+    """The generation of the transaction protocol that clients speak: now and then the first."""
     return random.choice((1, 2, 2, 2))
 
 

@@ -1,4 +1,4 @@
-"""Bits that change on the disk by themselves, in files that nobody writes any more, and a repair that changes them back."""
+"""The disk of a simulated node: kills between its operations, flipped bits in old files, and their repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class ProcessEndedError(BaseException):
 
 
 class SimulatedDisk(MemoryDisk):
-    """What was written before a sync was asked for is durable when it is answered; what came after, nobody knows.
+    """A disk on which a write is durable once a sync that was requested after it has finished. Later writes may be
+    lost.
 
     `operations_left` ends the process in the middle of what it does: after so many more changes of the disk.
     """
@@ -103,7 +104,7 @@ class BitFlips:
         self._restore: list[Callable[[], None]] = []
         self._restore_journal: list[Callable[[], None]] = []
         self.have_been = False
-        """Whether there was ever one: a cleaning may have copied it."""
+        """True if there ever was a flipped bit: a cleaning may have copied it."""
 
     def flip(self, random: Random) -> bool:
         """Change one bit of a record's segment. False where there is none to be changed, or the disk does not answer."""
@@ -154,7 +155,7 @@ class BitFlips:
         return bool(restore)
 
     def _closed_segments(self) -> list[str]:
-        """Those with bytes, below the recovery point of their log."""
+        """The segments with bytes, below the recovery point of their log."""
         found: dict[tuple[str, str, str], list[tuple[int, str]]] = {}
         for path in self._disk.paths():
             match = SEGMENT.fullmatch(path)

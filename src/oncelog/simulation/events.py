@@ -97,7 +97,7 @@ class EventQueue:
 
 
 class Process:
-    """What runs on a node until it is killed. `failed` hears of what leaves a callback."""
+    """A process of a node, until it is killed. `failed` is called with errors that leave a callback."""
 
     def __init__(self, queue: EventQueue, node: str, failed: Callable[[BaseException], None]) -> None:
         self.queue = queue

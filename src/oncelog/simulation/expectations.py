@@ -1,10 +1,4 @@
-"""Expectations that outlive a broker: the deadlines of transactions, producer ids, and topics.
-
-
-An open one ends when its timeout is over and the broker looks for such: at the next interval. What else happens to it meanwhile,
-and a start of the broker, do not put that off. One that is decided ends when its markers are written. Both hold as soon as nothing
-goes wrong any more.
-"""
+"""Expectations that outlive a broker: the deadlines of transactions, the producer ids, and the topics."""
 
 from __future__ import annotations
 
@@ -34,9 +28,11 @@ class _Unended:
     jump_ms: float
     decided_ms: float | None = None
     is_known: bool = True
-    """Whether the process that runs has said so."""
+    """True once the running process has shown it."""
 
 
+# An open transaction ends when its timeout is over and the broker looks for such: at the next interval. Neither other events nor
+# a start of the broker put that off. A decided one ends when its markers are written. Both hold as soon as no fault is left.
 class TransactionDeadlines:
     def __init__(self, broker: BrokerNode, queue: EventQueue) -> None:
         self._broker = broker
@@ -146,7 +142,9 @@ class RememberedTopics:
             raise SimulationFailure(f"a start has brought deleted topics back: {sorted(map(str, back))}")
 
     def _may_be_gone(self, topic_id: UUID) -> bool:
-        """Whether the broker before was deleting it, or had just done so: what ended it then ended the look at it, too."""
+        """True if the broker before was deleting it, or had just done so. The end of that broker ended the look at it,
+        too.
+        """
         assert self._topics is not None, "there is a count of what was looked at"
         topic = self._topics.with_id(topic_id)
         return topic is None or self._topics.is_being_deleted(topic.name)

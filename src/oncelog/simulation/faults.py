@@ -1,4 +1,6 @@
-"""What goes wrong in a run: a list that the seed decides beforehand, of which any part can be left out."""
+"""The faults of a run: a list that the seed draws before it. Any part of it can be left out, to find the smallest that
+fails.
+"""
 
 from __future__ import annotations
 

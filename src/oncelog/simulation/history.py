@@ -1,4 +1,4 @@
-"""The history of a run: what the clients wrote, were told and read, for the checker."""
+"""The history of a run: the writes of the clients and their answers, and the reads, for the checker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JUDGE = "judge"
 
 
 class Outcome(Enum):
-    """What the one who wrote knows."""
+    """The outcome of a write, as its writer knows it."""
 
     OPEN = "open"
     ENDING = "its commit was asked for"
@@ -41,10 +41,10 @@ class Outcome(Enum):
 
 @dataclass(slots=True)
 class WrittenTogether:
-    """What was written together: the records of a transaction, or one record outside of any.
+    """Values that were written together: the records of a transaction, or one record outside of any.
 
-    Where the values must be seen, they are seen once, in this order within a partition. `process` counts those that the
-    writer has had before.
+    If they must be visible, each is seen once, in this order within a partition. `process` counts the processes that
+    the writer had before.
     """
 
     writer: str
@@ -60,7 +60,7 @@ class WrittenTogether:
 
 @dataclass(slots=True)
 class ReaderSighting:
-    """What one reader saw of one partition without a break, and the offset up to which it has read."""
+    """The records that one reader saw of one partition without a break, and the offset up to which it has read."""
 
     reader: str
     is_committed_only: bool
@@ -196,8 +196,9 @@ def _sightings(view: View, topic: str) -> Iterator[Sighting[bytes]]:
 
 @dataclass(slots=True)
 class PlainCommits:
-    """What the one member of a group asked for and was told. A later life of it has another generation, which refuses what
-    is late of the earlier; within one life, a request that was sent twice may come again behind those that follow it.
+    """The commits of a group's only member, and their answers. A later life has another generation, which refuses late
+    requests of the one before; within one life, a request that was sent twice may arrive behind those that follow
+    it.
 
     A kill of the broker takes none of them, and a power cut any: `power_cuts` is how many there were.
     """
@@ -216,7 +217,7 @@ class PlainCommits:
                 seen.setdefault(partition, {-1}).add(offset)
 
     def answered(self, offsets: Mapping[TopicPartition, int], *, is_doubtful: bool) -> None:
-        """What was asked for last was carried out: for sure before any power cut since."""
+        """Take an answer: the last request was carried out, for sure before any power cut since."""
         if not is_doubtful and self.cuts == self.power_cuts():
             self.possible.update({partition: {offset} for partition, offset in offsets.items()})
 

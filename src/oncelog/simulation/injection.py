@@ -33,7 +33,7 @@ ANSWERS = (
     requests.CREATE_PARTITIONS,
     requests.DELETE_RECORDS,
 )
-"""What a power cut comes right after."""
+"""The answers right after which a power cut comes."""
 TROUBLE = (
     FaultKind.SLOW_DISK,
     FaultKind.FAILING_DISK,
@@ -110,7 +110,7 @@ class Injection:
 
     @property
     def has_flipped(self) -> bool:
-        """Whether a bit of the disk may not be as it was written."""
+        """True if a bit of the disk may differ from what was written."""
         return self._flips.have_been
 
     def schedule(self, faults: Sequence[PlannedFault]) -> None:
@@ -139,7 +139,7 @@ class Injection:
         self._start_later(Random(self._queue.count))
 
     def administrator_was_told(self) -> None:
-        """Of a change: it is so from now on, whatever happens."""
+        """A change was answered: it holds from now on, whatever happens."""
         random, self._dies_after_change = self._dies_after_change, None
         if random is not None and not self._is_over:
             self._die(random, power=True)
@@ -167,7 +167,7 @@ class Injection:
             self._broker.disk.operations_left = random.randrange(OPERATIONS_MAX)
 
     def _power_after_answer(self, random: Random) -> None:
-        """What was answered is on its way to the client, and what it stands on had better be durable."""
+        """Cut the power after an answer: it is on its way to the client, and all that it promises must be durable."""
         broker, disk = self._broker, self._broker.disk
         process = broker.process
         disk.slow_until_ms = self._queue.now_ms + WATCH_MS
@@ -288,7 +288,7 @@ class Injection:
         return True
 
     def _bit_flip(self, random: Random) -> None:
-        """What is damaged is offline once it was read, and served again after a repair and a start."""
+        """Flip a bit. The damaged partition is offline once it was read, and served again after a repair and a restart."""
         if self._flips.flip(random):
             self._later(random.uniform(500, 15_000), "repair", lambda: self._repaired(random))
 
@@ -297,7 +297,9 @@ class Injection:
             self._start_later(random)
 
     def _repair(self) -> bool:
-        """What a broker has read before is believed no more: it is ended. Says whether there was anything to repair."""
+        """Repair the disk and end the broker, which may have read the damage before. False if there was nothing to
+        repair.
+        """
         was_damaged = self._flips.restore()
         if was_damaged and self._broker.is_up:
             self._broker.die(power=False)
@@ -320,7 +322,7 @@ class Injection:
                 one.process.after(0, "cut", partial(one.cut, random.randrange(one.in_flight_bytes + 1)))
 
     def _lost_answer(self, random: Random) -> None:
-        """What was asked for is done, and the client, which does not know, asks again on another connection."""
+        """Lose an answer: the request is carried out, and the client sends it again on another connection."""
 
         def lose(end: StreamEnd) -> None:
             for one in (end, end.other):

@@ -1,4 +1,4 @@
-"""What holds after every event of a broker, whatever has happened."""
+"""The invariants of a broker, checked after every event."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog.simulation.short_lived import ShortLivedHistory
 from oncelog.transactions.state import IDLE, TransactionMetadata
 
 Offsets = tuple[int, int, int, int]
-"""Where a log starts, is stable, is replicated and ends."""
+"""Log start offset, last stable offset, high watermark and log end offset."""
 offsets_of: Callable[[PartitionLog], Offsets] = attrgetter(
     "log_start_offset", "last_stable_offset", "high_watermark", "log_end_offset"
 )
@@ -40,7 +40,7 @@ class Invariants:
         self._producer_ids = GivenProducerIds()
         self.topics = RememberedTopics()
         self.has_flipped: Callable[[], bool] = lambda: False
-        """Whether the disk has changed what is in the logs: then they tell nothing."""
+        """True if the disk has changed the content of the logs: then they prove nothing."""
 
     def check(self) -> None:
         """Raise SimulationFailure for what does not hold."""
@@ -87,7 +87,7 @@ class Invariants:
         self._transactions[now.transactional_id] = now
 
     def audit(self) -> None:
-        """Whether the broker is what its logs make of it. It takes long: for starts and stops."""
+        """Check the broker's state against its logs. It takes long: for starts and stops."""
         core = self._broker.core
         if core is None or not self._broker.is_up or self.has_flipped():
             return
@@ -101,7 +101,7 @@ class Invariants:
             if not self._broker.is_disk_bad:
                 raise
 
-    def audit_settled(self) -> None:
+    def audit_idle(self) -> None:
         """The same when nothing is under way: then every decision was carried out."""
         core = self._broker.core
         assert core is not None, "the broker is not up"
@@ -117,8 +117,8 @@ class Invariants:
                 log = partition.log
                 self._durable[log.topic_id, log.partition] = log.durability.recovery_point
 
-    def unsettled(self) -> str | None:
-        """What is still under way, if anything is."""
+    def in_progress(self) -> str | None:
+        """The name of something that is still in progress, or None."""
         core = self._broker.core
         if core is None or not self._broker.is_up:
             return "the broker is not up"

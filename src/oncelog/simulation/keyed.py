@@ -33,7 +33,9 @@ class KeyChange:
 
 @dataclass(slots=True)
 class KeyedHistory:
-    """What became of each key. `plain_is_durable` says whether what was acknowledged outside transactions survives a power cut."""
+    """The history of each key. `plain_is_durable` says whether acknowledged writes outside transactions survive a power
+    cut.
+    """
 
     plain_is_durable: bool
     changes: dict[tuple[TopicPartition, bytes], list[KeyChange]] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class KeyedHistory:
     def _followed(
         self, partition: TopicPartition, records: Sequence[ConsumedRecord]
     ) -> dict[tuple[TopicPartition, bytes], int]:
-        """Which change of each key is the last that was seen: all come in their order, and none that failed."""
+        """The last change of each key that was seen: all come in their order, and none that failed."""
         last: dict[tuple[TopicPartition, bytes], int] = {}
         for one in records:
             key = partition, one.key or b""
@@ -104,7 +106,7 @@ class KeyedHistory:
         return together.outcome is Outcome.COMMITTED and (together.is_transactional or self.plain_is_durable)
 
     def _check_whole(self, last: Mapping[tuple[TopicPartition, bytes], int], view: KeyedRecords) -> None:
-        """Of a transaction, nothing is missing that no later change can have replaced."""
+        """Check that no change of a transaction is missing unless a later one may have replaced it."""
         there = {(p, one.value) for p, records in view.items() for one in records}
         seen: dict[int, bytes] = {}
         missing: dict[int, bytes] = {}

@@ -16,7 +16,7 @@ OPENING, OPEN, CLOSED = LinkState
 
 
 class SimulatedLinks:
-    """What one process makes its links with. They end with the process, and then nothing of it is called any more."""
+    """The links of one process. They end with it, and then nothing of it is called any more."""
 
     def __init__(self, process: Process, network: Network) -> None:
         self._process = process
@@ -81,7 +81,7 @@ class SimulatedLink:
             self._listener.opened(self)
 
     def end(self, reason: str) -> None:
-        """It is over, and whoever made it hears why."""
+        """End the link and tell its owner why."""
         if self._state is not CLOSED:
             self.close()
             self._listener.closed(reason)

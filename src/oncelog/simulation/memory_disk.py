@@ -1,7 +1,7 @@
 """A disk in memory that can lose its power.
 
 Bytes that were not synced are lost at a crash, or kept, or torn: whole writes, half writes, sectors of zeros where the
-device never wrote. Names are lost, too (`file_names.py`). The seed decides everything that may happen either way.
+device never wrote. Names are lost, too (`memory_files.py`). The seed decides everything that may happen either way.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class MemoryFile:
         self._node.write(size_bytes, None)
 
     def write_back(self, position: int, size_bytes: int) -> None:
-        """What a crash leaves of it is up to the seed, with this and without."""
+        """A hint without effect: the seed decides what a crash leaves of the bytes, with it and without."""
         self._disk.written_back.append((position, size_bytes))
 
     def sync(self) -> None:
@@ -138,7 +138,7 @@ class MemoryDisk:
         self.names = FileNames()
 
     def lose_by(self, random: Random) -> None:
-        """What a power cut takes is drawn from these numbers."""
+        """Draw from these numbers what a power cut takes."""
         self._random = random
 
     def crash(self) -> None:
@@ -166,7 +166,7 @@ class MemoryDisk:
         self._kept_below = tuple(f"{directory}/" for directory in directories)
 
     def take_room(self, path: str, size_bytes: int, share: Share) -> None:
-        """What is written takes as much."""
+        """Take the room that a write needs."""
         if share is Share.NONE and path.startswith(self._kept_below):
             raise DiskFullError(f"cannot write {size_bytes} bytes to {path}: no space left on device", path)
         while self.space_bytes is not None and self.space_bytes < size_bytes:
@@ -287,7 +287,7 @@ class MemoryDisk:
         else:
             done(None)
 
-    def settle(self) -> None:
+    def finish_background(self) -> None:
         """Nothing goes on beside: what is to come later does not come when the process has ended."""
 
     def space(self, path: str) -> tuple[int, int]:

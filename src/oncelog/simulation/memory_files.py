@@ -1,8 +1,7 @@
-"""The names of the files of the disk in memory, and what a power cut leaves of them.
+"""The files of the disk in memory, their contents and their names, and the part of both that a power cut leaves.
 
-Files appear, move and go in the order in which that was asked for, but no later than the next sync of any file, as a
-journaling file system does it. Each directory of the root is a file system of its own: in what order two of them keep
-their names, nothing says.
+Files appear, move and go in the order in which the broker asked for it, and no later than the next sync of any file, as on a
+journaling file system. Each directory of the root is a file system of its own: the order between two of them is undefined.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class FileNames:
         self.files: dict[str, FileContent] = {}
         self.durable: dict[str, FileContent] = {}
         self._changes: dict[str, list[NameChange]] = {}
-        """Of each file system: those that are not durable yet."""
+        """The changes of each file system that are not durable yet."""
         self._kept: dict[str, int] = {}
         self._directories: set[str] = set()
         self._moved_directories: list[tuple[str, str]] = []
@@ -161,7 +160,7 @@ class FileNames:
         return any(name.startswith(directory + "/") for name in self.files)
 
     def inside(self, directory: str) -> list[str]:
-        """What a directory has directly in it."""
+        """The names directly inside a directory."""
         prefix = directory + "/"
         names = [name for name in (*self.files, *self._directories) if name.startswith(prefix)]
         return sorted({name[len(prefix) :].split("/")[0] for name in names})

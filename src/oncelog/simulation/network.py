@@ -1,4 +1,4 @@
-"""Connections between processes: bytes in order, late, in pieces, and at any byte no more."""
+"""Connections between processes: bytes arrive in order, late and in pieces, and a connection may end at any byte."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class StreamEnd:
         self._end("the connection was cut")
 
     def hold_back(self, until_ms: float) -> None:
-        """What the other end sends from now on comes no earlier, also when that end is closed long before."""
+        """Delay what the other end sends from now on, also when that end is closed long before."""
         self._last_arrival_ms = max(self._last_arrival_ms, until_ms)
 
     def vanish(self) -> None:
@@ -180,7 +180,7 @@ class Network:
 
 
 class FrameBuffer:
-    """What has come of a frame that is not whole yet."""
+    """The bytes of an unfinished frame."""
 
     __slots__ = ("_rest",)
 

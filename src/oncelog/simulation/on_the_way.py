@@ -1,4 +1,4 @@
-"""What a client may have on its way at a time, and what an answer to it may look like."""
+"""The requests that a client may have in flight, and the faults in their answers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class OnTheWay:
                 self._proven.pop(lane, None)
 
     def _prune(self, lane: Lane) -> list[PendingRequest]:
-        """Those of a lane that are unanswered. After one that was lost the others are sent one by one."""
+        """The unanswered requests of a lane. After a lost one the others are sent one by one."""
         batches = self._batches.setdefault(lane, [])
         if any(one.state is RequestState.FAILED for one in batches):
             self._proven.pop(lane, None)

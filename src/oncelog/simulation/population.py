@@ -1,4 +1,4 @@
-"""The clients of a run: which there are, how patient each is, and one that reads everything in the end."""
+"""The clients of a run: how many of each kind, their patience, and a last one that reads everything."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Population:
         self._call_timeouts_ms = call_timeouts_ms
 
     def plays(self, draw: Random, *, plain_min: int, protocol: Callable[[], str], followed: float) -> Plays:
-        """Who writes, copies, follows and reads, by the names of the clients. `followed` is how likely a follower is."""
+        """The writers, copiers, followers and readers by name. `followed` is the probability of a follower."""
         plays: Plays = {}
         shared = self._shared
         for number in range(draw.randrange(1, 4)):
@@ -78,7 +78,7 @@ class Population:
     def read_all(
         self, partitions: Collection[TopicPartition], within_ms: float
     ) -> dict[TopicPartition, list[ConsumedRecord]]:
-        """What a reader of read_committed is given."""
+        """The records that a reader of read_committed gets."""
         view: dict[TopicPartition, list[ConsumedRecord]] = {}
         judge = self.client("judge", lambda node: workload.read_all(node, partitions, view))
         self._driver.finish("reading everything", judge, within_ms)
@@ -91,7 +91,7 @@ def busy_client(clients: Collection[ClientNode], prefixes: tuple[str, ...] = (""
 
 
 def ends_of(view: Mapping[TopicPartition, Sequence[ConsumedRecord]]) -> dict[TopicPartition, int]:
-    """Where the last record ends, in each partition that has one."""
+    """The end of the last record in each partition that has one."""
     return {one: records[-1].offset + 1 for one, records in view.items() if records}
 
 

@@ -1,4 +1,4 @@
-"""What came of a run."""
+"""The loop that lets simulated time pass, and the report of a run."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class Driver:
                 raise SimulationFailure(f"time does not go on: {event.label}")
             self._happened(event)
 
-    def until_settled(self, what: str, unsettled: Callable[[], str | None], within_ms: float = LIVENESS_MS) -> None:
-        """Raise SimulationFailure if there is still something unsettled when the time is over."""
+    def until_done(self, what: str, in_progress: Callable[[], str | None], within_ms: float = LIVENESS_MS) -> None:
+        """Raise SimulationFailure if something is still in progress when the time is over."""
         end_ms = self._queue.now_ms + within_ms
-        while (reason := unsettled()) is not None:
+        while (reason := in_progress()) is not None:
             if self._queue.now_ms >= end_ms:
                 raise SimulationFailure(f"without any faults {what}: {reason}")
             self.advance(self._queue.now_ms + LOOK_MS)
@@ -72,7 +72,7 @@ class Driver:
 
 
 def described(error: BaseException) -> str:
-    """What a report says of the failure of a run."""
+    """The text of a report about the failure of a run."""
     if isinstance(error, SimulationFailure):
         return str(error)
     frame = error.__traceback__

@@ -1,4 +1,4 @@
-"""Topics whose records, or which themselves, go: by retention, by DeleteRecords, by deletion."""
+"""Topics that end, and topics whose records end: by retention, DeleteRecords and DeleteTopics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ShortLivedRecord:
         return self.id_after if self.id_before == self.id_after else None
 
     def offset(self) -> int | None:
-        """Where it is, if it was committed, and who wrote it was told."""
+        """The offset of the record, if it was committed and its writer got the answer."""
         if self.together.outcome is not Outcome.COMMITTED:
             return None
         return self.sent.offset()
@@ -47,7 +47,7 @@ class ShortLivedHistory:
     floors: dict[TopicPartition, int] = field(default_factory=dict)
     wanted: dict[TopicPartition, int] = field(default_factory=dict)
     deleted_ids: set[UUID] = field(default_factory=set)
-    """Of topics whose deletion was acknowledged."""
+    """The ids of topics whose deletion was acknowledged."""
     grown: dict[UUID, int] = field(default_factory=dict)
     """How many partitions a topic has, as was acknowledged."""
 
@@ -70,11 +70,11 @@ class ShortLivedHistory:
                 one.id_after = topic_id(one.partition.topic)
 
     def values_of_deleted_topics(self) -> set[bytes]:
-        """What is in no topic any more, for the deletion of its own was acknowledged."""
+        """Values that must be in no topic: the deletion of their topic was acknowledged."""
         return {one.value for one in self.records if one.topic_id in self.deleted_ids}
 
     def check_topic(self, name: str, topic_id: UUID, partitions: int) -> None:
-        """What was said to be so of a topic stays so."""
+        """Check that the answers about a topic stay true."""
         _must(topic_id not in self.deleted_ids, f"{name} was deleted, and is there")
         _must(partitions >= self.grown.get(topic_id, 0), f"{name} was given more partitions, and has {partitions}")
 
@@ -119,7 +119,7 @@ def short_lived_topics(random: Random) -> list[NewTopic]:
 
 
 def reborn_topic(random: Random, configs: Mapping[str, str]) -> NewTopic:
-    """Where what is written waits, now and then: for a thread that packs it, or for the disk."""
+    """A topic whose writes sometimes have to wait: for a thread that compresses, or for the disk."""
     waiting = random.choice(({}, {"compression.type": "zstd"}, {"flush.messages": "1"}))
     return NewTopic(REBORN, 1, 1, {**configs, **waiting})
 

@@ -1,4 +1,4 @@
-"""One run: a seed, a broker, clients, faults; then no faults and everything comes to an end; then the history is checked."""
+"""One run: a seed, a broker, clients and faults. Then the faults end, all clients finish, and the history is checked."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Simulation:
             self._topic_id,
         )
         self.view: View = {}
-        """What read_committed shows in the end."""
+        """The records that read_committed shows in the end."""
         self.driver = Driver(self.queue, self._happened, lambda _: self.injection.broker_ended_in_step())
         self.disk = SimulatedDisk(stream(seed, "disk"), lambda: int(self.queue.now_ms))
         self.disk.lose_by(stream(seed, "power"))
@@ -95,24 +95,24 @@ class Simulation:
         self.driver.advance(self.queue.now_ms + self.minutes * MINUTE_MS)
         self.injection.end()
         self.deadlines.healed()
-        self._settle()
+        self._finish()
         self._check()
 
-    def _settle(self) -> None:
+    def _finish(self) -> None:
         """Without faults, everything comes to its end in time."""
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
         self._leave_transaction(stream(self.seed, "who leaves"))
         self.shared.stop_writing()
-        self.driver.until_settled("the writers do not end", lambda: busy_client(self.clients, WRITERS))
-        self.driver.until_settled("transactions do not end", self.invariants.unsettled)
+        self.driver.until_done("the writers do not end", lambda: busy_client(self.clients, WRITERS))
+        self.driver.until_done("transactions do not end", self.invariants.in_progress)
         view = self._view([one for one in self._partitions() if one.topic == workload.INPUT])
         ends = ends_of(view)
-        self.driver.until_settled("what is written is not copied", lambda: uncopied(ends, self._committed))
+        self.driver.until_done("what is written is not copied", lambda: uncopied(ends, self._committed))
         self.shared.is_over = True
-        self.driver.until_settled("the clients do not end", lambda: busy_client(self.clients))
-        self.driver.until_settled("transactions do not end", self.invariants.unsettled)
+        self.driver.until_done("the clients do not end", lambda: busy_client(self.clients))
+        self.driver.until_done("transactions do not end", self.invariants.in_progress)
         self.invariants.audit()
-        self.invariants.audit_settled()
+        self.invariants.audit_idle()
 
     def _leave_transaction(self, random: Random) -> None:
         """In half of the runs a client leaves for good, and its transaction is open: time alone ends it, maybe after a start."""
@@ -162,7 +162,7 @@ class Simulation:
         return [TopicPartition(name, index) for name in there for index in range(counts[name])]
 
     def _starts(self) -> dict[TopicPartition, int]:
-        """Where the partitions begin whose records go."""
+        """The log start offsets of partitions whose records are deleted."""
         core = self.broker.core
         assert core is not None
         found = {one: core.topics.partition(*one) for one in self._partitions() if one.topic in SHORT_LIVED}

@@ -115,7 +115,8 @@ class Strand:
     def poke(self) -> None:
         """Look again, soon.
 
-        To wait for no time takes time, too: whoever looks again and again at what is nearly due would stop the clock.
+        A wait of no time takes time, too: a client that looks again and again at something nearly due would stop the
+        clock.
         """
         if not self._is_poked and self._waits_for is not None:
             self._is_poked = True

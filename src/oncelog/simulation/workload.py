@@ -1,4 +1,4 @@
-"""What the clients of a run do: write in transactions and without, copy from topic to topic, read."""
+"""The clients of a run: they write in transactions and without, copy from topic to topic, and read."""
 
 from __future__ import annotations
 
@@ -44,28 +44,28 @@ GROUP, FOLLOWERS = "copiers", "followers"
 COPIER_TIMEOUT_MS = 15_000
 AT_ONCE_BYTES = 1_000_000
 MIN_BYTES = (1, 1, 5_000)
-"""What a reader's Fetch waits for."""
+"""The min_bytes of a reader's Fetch."""
 TOO_LATE_MS = (SESSION_MS, COPIER_TIMEOUT_MS)
 THINK_MS_MAX = (100.0, 400.0, 2_000.0)
 
 
 @dataclass(slots=True)
 class Shared:
-    """What all clients of a run share: what they did, and whether to go on."""
+    """The state that all clients of a run share: their history, and whether to go on."""
 
     history: RunHistory
     keyed: KeyedHistory
     short_lived: ShortLivedHistory
     commits: PlainCommits
     topics: Sequence[str]
-    """Where transactions write to; one that is there twice is written twice as often."""
+    """The topics of transactions; one that is there twice is written twice as often."""
     topic_id: Callable[[str], UUID | None]
     """The id of a topic that there is now, as the broker knows it."""
     is_written: bool = False
     is_over: bool = False
 
     def stop_writing(self) -> None:
-        """What is there is still copied and read."""
+        """Let writers end. Records that are there are still copied and read."""
         self.is_written = True
 
 
@@ -83,7 +83,7 @@ async def make_ready(node: ClientNode, made: Sequence[NewTopic], transaction_ver
 
 
 def topics(random: Random, *, plain_is_durable: bool) -> list[NewTopic]:
-    """Those of the run: three that every run has, and others now and then."""
+    """The topics of the run: three that every run has, and others now and then."""
     configs = {"segment.bytes": random.choice(("1048576", "1073741824"))}
     made = [NewTopic(name, count, 1, configs) for name, count in PARTITIONS.items() if name != PLAIN]
     made.append(NewTopic(PLAIN, PARTITIONS[PLAIN], 1, configs | ({"flush.messages": "1"} if plain_is_durable else {})))
@@ -95,7 +95,7 @@ def topics(random: Random, *, plain_is_durable: bool) -> list[NewTopic]:
 
 
 def written_topics(made: Sequence[NewTopic]) -> list[str]:
-    """Where transactions write to: half of what they write is copied."""
+    """The topics of transactions: half of the records in them are copied."""
     others = [topic.name for topic in made if topic.name not in PARTITIONS]
     return [INPUT] * max(1, len(others)) + others
 
@@ -336,7 +336,7 @@ async def read(node: ClientNode, shared: Shared, isolation_level: IsolationLevel
 
 
 class Notebook:
-    """What one consumer saw. What was deleted before it began it must not see."""
+    """The records that one consumer saw. It must not see records that were deleted before it began."""
 
     def __init__(self, reader: str, shared: Shared, is_committed_only: bool) -> None:
         self._reader = reader
@@ -379,7 +379,9 @@ class Notebook:
 async def read_all(
     node: ClientNode, partitions: Collection[TopicPartition], view: dict[TopicPartition, list[ConsumedRecord]]
 ) -> None:
-    """What read_committed shows of the partitions, up to where they end: fast, for what is compacted meanwhile is missed."""
+    """Read the partitions up to their end as read_committed shows them: fast, since compaction may remove records
+    meanwhile.
+    """
     latest = dict.fromkeys(partitions, OffsetSpec.LATEST)
     ends = await list_offsets(Cluster(node.settings), latest, IsolationLevel.READ_COMMITTED)
     consumer = SimulatedConsumer(node, IsolationLevel.READ_COMMITTED, at_once_bytes=AT_ONCE_BYTES)

@@ -1,11 +1,11 @@
-"""The transaction coordinator: every rule about who may do what to a transactional id, and when.
+"""The transaction coordinator: the rules for every request about a transactional id.
 
 It keeps the contract of `coordination/decision.py`: deciding changes nothing, `replay` makes a record true, live and at a
-start. Where a record cannot be appended at once, `hold` makes its id *pending* in between: every other request for it is
-told to come back until the record is replayed. Both are in `transactional_ids.py`, with what is known of each id.
+start. A record that cannot be appended at once makes its id *pending* (`hold`): other requests for the id are answered
+CONCURRENT_TRANSACTIONS until the record is replayed. `transactional_ids.py` has both, and the metadata of each id.
 
-The order of EndTxn is: decide; make everything the transaction wrote durable; append the Prepare record, replay it,
-make it durable; answer. Then the markers go out, and `complete` gives the record that ends it all.
+EndTxn decides, makes the records of the transaction durable, appends and replays the Prepare record, makes it durable, and
+answers. Then the markers are written, and `complete` returns the record that ends the transaction.
 """
 
 from __future__ import annotations

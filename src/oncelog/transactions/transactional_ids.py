@@ -40,7 +40,7 @@ class TransactionalIds:
         """True while a decision about this id waits for its record to be appended."""
         return transactional_id in self._pending
 
-    def is_settled(self, transactional_id: str) -> bool:
+    def is_idle(self, transactional_id: str) -> bool:
         """True if nothing is in progress: a request that was answered `concurrent_transactions` can be sent again."""
         if transactional_id in self._pending:
             return False

@@ -1,10 +1,12 @@
-"""A look at the lengths in a request, or in an answer, before it is decoded.
+"""Checks the lengths in a request or an answer before it is decoded.
 
-The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes can
-ask for more memory than there is, and the process ends. Here every length must fit into the frame, and an array must not
-be null where the protocol has no null. A string is no longer than its two bytes of length could say, also where a flexible
-version has other lengths: it will be written where there are only the two. A message's class is compiled once into one function,
-as for writing it: only strings, bytes and arrays are looked at, and what is of fixed size between them is passed over.
+The codec makes room for as many items as an array says it has, before it has seen the first: a frame of twenty bytes could ask
+for more memory than there is, and end the process. So every length must fit into the frame, and an array must not be null where
+the protocol has no null. A string has at most as many bytes as its two bytes of length could say, also in a flexible version:
+it may be written in one that has only these two.
+
+A message's class is compiled once into one function, as for writing it. The function looks at strings, bytes and arrays, and
+skips the fields of fixed size between them.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ def test_port_in_use_ends_the_start_with_one_sentence(finish, tmp_path):
         (["--listen", "127.0.0.1:65535"], "there are no 3 ports from 65535 on"),
         (
             ["--set", "broker.id=4"],
-            "broker.id is another one for each broker, and cannot be set for all of them",
+            "broker.id differs from broker to broker, and cannot be set for all of them",
         ),
     ],
 )
@@ -241,8 +241,8 @@ def test_broken_id_of_the_cluster_refuses_the_start_with_one_sentence(finish, tm
     [
         (
             ("--listen", "127.0.0.1:0"),
-            "brokers and clients share the listener PLAINTEXT, which asks nobody who he is: any client can send what "
-            "only brokers may; give brokers a listener of their own, and name it with inter.broker.listener.name\n",
+            "brokers and clients share the listener PLAINTEXT, which authenticates nobody: any client can send the "
+            "requests of brokers; give brokers a listener of their own, and name it with inter.broker.listener.name\n",
         ),
         (
             (

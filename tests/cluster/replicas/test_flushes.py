@@ -8,7 +8,7 @@ from harness.cluster_in_memory import ClusterInMemory
 from harness.running_cluster import RunningCluster
 from oncelog.broker import slices
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.cluster.replicas.replicas import Told
+from oncelog.cluster.replicas.replicas import ReplicaOrder
 from oncelog.cluster.zookeeper.znodes import paths
 from oncelog.coordination import Parked, start
 from oncelog.replication import LeaderAndIsrState
@@ -122,7 +122,7 @@ def order_again(flushed: Flushed, broker: int) -> Parked[list[ErrorCode]]:
     state = LeaderAndIsrState(flushed.leader, 1, both, 100, 1, both)
     membership = flushed.cluster.core(broker).metadata.membership
     assert membership is not None
-    return start(membership.replicas.become([Told(TOPIC, led.topic_id, flushed.slow, state)], {}))
+    return start(membership.replicas.become([ReplicaOrder(TOPIC, led.topic_id, flushed.slow, state)], {}))
 
 
 def test_replica_is_deleted_while_it_is_flushed(flushed: Flushed) -> None:

@@ -34,7 +34,7 @@ def disk() -> MemoryDisk:
         lambda disk: disk.sync([], lambda error: None),
         lambda disk: disk.sync_all([]),
         lambda disk: disk.in_background(lambda: None, lambda error: None),
-        lambda disk: disk.settle(),
+        lambda disk: disk.finish_background(),
     ],
 )
 def test_change_of_the_disk_is_a_bug(disk: MemoryDisk, change: Callable[[ReadOnlyDisk], object]) -> None:

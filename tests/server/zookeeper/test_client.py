@@ -31,7 +31,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperSessionState,
 )
 from oncelog.coordination import Parked
-from oncelog.server.zookeeper import RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
+from oncelog.server.zookeeper import Ensemble, RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
 from oncelog.server.zookeeper.connection import ServerConnection
 
 TIMEOUT_MS = 3000
@@ -367,3 +367,24 @@ def test_without_kazoo_the_message_says_what_to_install():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.stderr.splitlines()[-1].endswith("zookeeper.connect needs kazoo: pip install 'oncelog[cluster]'")
+
+
+@pytest.mark.parametrize(
+    ("connect", "expected"),
+    [
+        ("h:2182", Ensemble((("h", 2182),))),
+        ("h", Ensemble((("h", 2181),))),
+        ("a:1, b:2,c/kafka", Ensemble((("a", 1), ("b", 2), ("c", 2181)), "/kafka")),
+        ("h:1/one/two/", Ensemble((("h", 1),), "/one/two")),
+        ("h:1/", Ensemble((("h", 1),))),
+        ("[::1]:1,[::2]", Ensemble((("::1", 1), ("::2", 2181)))),
+    ],
+)
+def test_servers_and_chroot_are_read(connect, expected):
+    assert parse_ensemble(connect) == expected
+
+
+@pytest.mark.parametrize("connect", ["", "/kafka", ":1", "h:x", "h:0", "h:65536", "h:1/a//b", "h:1/../a"])
+def test_what_is_no_address_is_refused_by_name(connect):
+    with pytest.raises(ValueError, match=f"^zookeeper.connect={connect} "):
+        parse_ensemble(connect)

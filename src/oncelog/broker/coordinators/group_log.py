@@ -14,7 +14,7 @@ from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
 from oncelog.coordination import Parked
 from oncelog.coordination.deadline import Deadline
-from oncelog.coordination.internal_topics import told
+from oncelog.coordination.internal_topics import client_error
 from oncelog.environment import Clock
 from oncelog.groups import GroupCoordinator, GroupRecord, OffsetRecord, encode
 from oncelog.log import Appended, Origin
@@ -127,7 +127,7 @@ class GroupLog:
             return ErrorCode.not_coordinator
         if error is ErrorCode.none:
             self._unconfirmed.confirm(index, end_offset)
-        return told(error)
+        return client_error(error)
 
     async def _in_time(self, committed: Parked[ErrorCode]) -> ErrorCode:
         if committed.is_released:
@@ -166,7 +166,7 @@ class GroupLog:
         )
         result = partition.append(batch, read_header(batch), origin, verified=is_transactional)
         if not isinstance(result, Appended):
-            return told(result.error)
+            return client_error(result.error)
         for position, record in enumerate(records):
             offset = result.base_offset + position
             self._coordinator.replay(partition.index, record, producer_id, is_transactional, offset)

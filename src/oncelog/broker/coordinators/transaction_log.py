@@ -10,7 +10,7 @@ from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
-from oncelog.coordination.internal_topics import told
+from oncelog.coordination.internal_topics import client_error
 from oncelog.log import Appended, Origin
 from oncelog.records import build_batch, read_header
 from oncelog.transactions import TransactionCoordinator, TransactionRecord, encode, record_version
@@ -71,7 +71,7 @@ class TransactionLog:
         version = record_version(record, self._coordinator.transaction_version)
         batch = build_batch([encode(record, version)], leader_epoch=partition.leader_epoch)
         result = partition.append(batch, read_header(batch), origin)
-        return _NONE if isinstance(result, Appended) else told(result.error)
+        return _NONE if isinstance(result, Appended) else client_error(result.error)
 
     def replay(self, record: TransactionRecord) -> None:
         self._coordinator.ids.replay(self._coordinator.partition_for(record.transactional_id), record)
@@ -83,7 +83,7 @@ class TransactionLog:
         index = self._coordinator.partition_for(transactional_id)
         term = self._elections.term(index)
         error = await self._known_brokers.committed(self._partition(index))
-        return told(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
+        return client_error(error) if self._elections.term(index) is term else ErrorCode.not_coordinator
 
     async def durable(self, transactional_id: str) -> ErrorCode:
         """The same, and until it would survive a power cut here."""

@@ -95,7 +95,7 @@ def convert(
         raise CommandError(str(error), ExitStatus.USAGE) from error
     except OSError as error:
         raise CommandError(str(error), ExitStatus.UNREACHABLE) from error
-    what = "is now" if done.is_news else "was already"
+    what = "is now" if done.is_new else "was already"
     whose = "of Apache Kafka " if target is NewOwner.KAFKA else ""
     where = ", ".join(directories)
     print(f"{where} {what} the data directory of broker {done.broker_id} {whose}in cluster {done.cluster_id}")

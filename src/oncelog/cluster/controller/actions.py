@@ -1,7 +1,7 @@
-"""What the controller may do: its writes to ZooKeeper as values, and the port by which it asks and acts.
+"""The controller's writes to ZooKeeper and requests to brokers as values, and the port by which it reads, writes and sends.
 
-What the controller does at an event is a flow that reads from top to bottom. While it waits nothing else happens to the
-controller, for events are served one at a time. A flow ends with an exception of the port once another controller was elected.
+Each event of the controller is one flow. Events are served one at a time: while a flow waits, nothing else changes the controller.
+Once another controller is elected, the port raises an exception, and the flow ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LeaderAndIsrPartition(NamedTuple):
     state: LeaderAndIsr
     assignment: ReplicaAssignment
     is_new: bool
-    """The replica may be made in any log directory. Of one that is not new, an offline directory may have it."""
+    """The replica is new, so any log directory may get it. An existing one may be in an offline directory."""
 
 
 class UpdateMetadataPartition(NamedTuple):
@@ -38,7 +38,7 @@ class StopReplicaPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest:
-    """To one broker: what it leads and follows, and where those are that it follows."""
+    """LeaderAndIsr to one broker: partitions to lead and follow, and the addresses of their leaders."""
 
     broker_id: int
     broker_epoch: int
@@ -50,7 +50,7 @@ class LeaderAndIsrRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
-    """To one broker: what it tells clients. `partitions` are those that changed, `live_brokers` all that there are."""
+    """UpdateMetadata to one broker: changed partitions, and all live brokers."""
 
     broker_id: int
     broker_epoch: int
@@ -62,7 +62,7 @@ class UpdateMetadataRequest:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest:
-    """To one broker: what it follows no more, and which of it to delete."""
+    """StopReplica to one broker: partitions to stop, and which of them to delete."""
 
     broker_id: int
     broker_epoch: int

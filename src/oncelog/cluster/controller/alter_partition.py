@@ -29,14 +29,14 @@ INELIGIBLE_REPLICA_SINCE = 2
 
 @dataclass(frozen=True, slots=True)
 class WantedIsr:
-    """What a leader asks for one partition, and the epochs it knows."""
+    """The in-sync set that a leader requests for one partition, and the epochs it knows."""
 
     leader_epoch: int
     isr: tuple[int, ...]
     recovery_state: LeaderRecoveryState
     partition_epoch: int
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    """Under which epochs members have caught up, UNKNOWN_BROKER_EPOCH or nothing where the leader does not know."""
+    """The broker epoch under which each member caught up; UNKNOWN_BROKER_EPOCH or absent where the leader does not know it."""
 
 
 IsrResult = LeaderAndIsr | ErrorCode
@@ -44,7 +44,7 @@ IsrResults = dict[TopicPartition, IsrResult]
 
 
 def broker_epoch_problem(context: ControllerContext, broker_id: int, broker_epoch: int) -> ErrorCode | None:
-    """The whole request is refused where the broker is not the one that is registered."""
+    """The error of the whole request if the broker is not registered with this epoch."""
     broker = context.brokers.get(broker_id)
     return None if broker is not None and broker.epoch == broker_epoch else ErrorCode.stale_broker_epoch
 
@@ -52,7 +52,7 @@ def broker_epoch_problem(context: ControllerContext, broker_id: int, broker_epoc
 async def alter_partitions(
     context: ControllerContext, broker_id: int, wanted: Mapping[TopicPartition, WantedIsr], version: int
 ) -> IsrResults:
-    """The state that each partition has now, or why it was refused. `complete_reassignments` comes after the answer."""
+    """Returns the state that each partition has now, or its error. Call `complete_reassignments` after the answer."""
     results: IsrResults = {}
     updates: list[SetPartitionState] = []
     for partition, isr in wanted.items():
@@ -80,9 +80,9 @@ async def alter_partitions(
 
 
 async def _read_again(context: ControllerContext, updates: list[SetPartitionState], results: IsrResults) -> None:
-    """Of what has another version: what is known of it is of no use to whoever asks again.
+    """Reads the states whose znodes have another version: the leader's next request is checked against these.
 
-    It may also be what was asked for, written just before the connection to ZooKeeper broke, and written again behind that.
+    The znode may already have the requested state: it was written just before the connection broke, and the repeated write failed.
     """
     refused = [update for update in updates if results[update.partition] is ErrorCode.invalid_update_version]
     read = await context.actions.read_states(update.partition for update in refused)
@@ -100,7 +100,7 @@ async def complete_reassignments(context: ControllerContext, results: IsrResults
 
 
 async def change_isrs(context: ControllerContext, partitions: Collection[TopicPartition]) -> None:
-    """Leaders of brokers before Kafka 2.7 have written these states themselves, and say so in `/isr_change_notification`."""
+    """Follows `/isr_change_notification`: leaders of brokers before Kafka 2.7 have written these states themselves."""
     if not partitions:
         return
     context.leaders |= await context.actions.read_states(partitions)
@@ -114,7 +114,7 @@ async def change_isrs(context: ControllerContext, partitions: Collection[TopicPa
 def _check(
     context: ControllerContext, broker_id: int, partition: TopicPartition, wanted: WantedIsr, version: int
 ) -> SetPartitionState | IsrResult:
-    """The order of the checks is Kafka's: a leader is told of the first that fails."""
+    """Checks a request in Kafka's order: the leader gets the first error."""
     led = context.leaders.get(partition)
     if led is None:
         return ErrorCode.unknown_topic_or_partition
@@ -151,7 +151,7 @@ def _check(
 def _is_eligible(context: ControllerContext, broker_id: int, wanted: WantedIsr) -> bool:
     """Not one that has started again since it had caught up: a power cut may have taken what it had (KIP-903).
 
-    Kafka's controller over ZooKeeper does not look at that, and its leaders do not tell it.
+    Kafka over ZooKeeper has no such check, and its leaders send no broker epochs.
     """
     if broker_id not in context.live_broker_ids:
         return False

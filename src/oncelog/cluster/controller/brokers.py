@@ -1,4 +1,4 @@
-"""Brokers that come, go and shut down, and log directories that fail."""
+"""Brokers that start, stop and shut down, and failed log directories."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from oncelog.wire import ErrorCode
 logger = logging.getLogger("oncelog.cluster.controller")
 
 STOPPED_AT_ONCE_MAX = 100
-"""Of so many partitions at once a broker that shuts down ceases to follow the leaders, and the next only when all know of it.
+"""A broker that shuts down stops following this many partitions at once. The next ones follow when all leaders know of these.
 
-From when a replica follows no more until its leader knows that it is not in sync any more, nothing is committed.
+Between a replica's last fetch and the leader's new in-sync set, nothing is committed.
 """
 
 
 async def change_brokers(context: ControllerContext, registered: Mapping[int, RegisteredBroker]) -> None:
-    """`/brokers/ids` has others than before. A broker with another epoch was away in between, even if nobody saw it."""
+    """Follows a change of `/brokers/ids`. A broker with a new epoch was away in between, even if no watch showed it."""
     new = registered.keys() - context.brokers.keys()
     dead = context.brokers.keys() - registered.keys()
     bounced = {
@@ -56,19 +56,19 @@ async def change_brokers(context: ControllerContext, registered: Mapping[int, Re
 
 
 async def modify_broker(context: ControllerContext, broker: RegisteredBroker) -> None:
-    """The znode of a broker has changed, for it listens elsewhere, or supports other features."""
+    """Follows a change of a broker's listeners or features."""
     before = context.brokers.get(broker.broker_id)
     if before is None or (before.endpoints, before.features) == (broker.endpoints, broker.features):
         return
     if broker.epoch != before.epoch:
-        # It has started again, and is to be told everything: `change_brokers` sees to that, unless it knows the epoch.
+        # It has restarted: `change_brokers` sends it the full state.
         return
     context.brokers[broker.broker_id] = broker
     tell(context, context.brokers, ())
 
 
 def tell(context: ControllerContext, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-    """UpdateMetadata with these partitions, and all brokers."""
+    """Sends UpdateMetadata with these partitions and all brokers."""
     batch = RequestBatch(context)
     batch.add_update_metadata(broker_ids, partitions)
     batch.send()
@@ -85,7 +85,7 @@ async def _started(context: ControllerContext, broker_ids: list[int]) -> None:
         context.offline_directories.pop(broker_id, None)
     tell(context, context.brokers.keys() - set(broker_ids), ())
     tell(context, broker_ids, context.with_leaders())
-    # Before anything else a broker hears of all it hosts: what is not in that request it deletes the checkpoints of.
+    # First of all: a broker deletes the checkpoints of partitions that its first LeaderAndIsr lacks.
     hosted = context.replicas_on(broker_ids)
     await change_replicas(context, hosted, ReplicaState.ONLINE)
     await bring_online(context)
@@ -102,7 +102,7 @@ async def _failed(context: ControllerContext, broker_ids: list[int]) -> None:
 
 
 async def take_offline(context: ControllerContext, replicas: Collection[Replica]) -> None:
-    """These replicas are offline. Leaders are elected first, then the replicas leave the in-sync ones."""
+    """Takes replicas offline: leaders are elected first, then the replicas leave the in-sync sets."""
     deleted = [replica for replica in replicas if replica.topic in context.to_be_deleted]
     others = [replica for replica in replicas if replica.topic not in context.to_be_deleted]
     await change_partitions(context, context.with_offline_leader(), PartitionState.OFFLINE)
@@ -110,14 +110,14 @@ async def take_offline(context: ControllerContext, replicas: Collection[Replica]
     await change_replicas(context, others, ReplicaState.OFFLINE)
     await fail_deletion(context, deleted)
     if not others and not any(isinstance(result, LeaderAndIsr) for result in elections.values()):
-        # Nobody was told anything yet, not even which brokers there are.
+        # No request was sent so far, so the brokers lack the new list of brokers.
         tell(context, context.brokers, ())
 
 
 async def shut_down(
     context: ControllerContext, broker_id: int, broker_epoch: int
 ) -> tuple[ErrorCode, list[TopicPartition]]:
-    """ControlledShutdown: give the leaders of a broker to others. Returned is what it still leads."""
+    """Elects other leaders for the partitions of a broker (ControlledShutdown). Returns the partitions that it still leads."""
     broker = context.brokers.get(broker_id)
     if broker is None:
         return ErrorCode.broker_not_available, []
@@ -138,7 +138,7 @@ async def shut_down(
     for begin in range(0, len(followed), STOPPED_AT_ONCE_MAX):
         await context.actions.await_answers()
         await _stop_following(context, broker_id, followed[begin : begin + STOPPED_AT_ONCE_MAX])
-    # When it is gone, whoever comes to another broker is to find that it leads.
+    # Once it is gone, the other brokers already know that they lead.
     await context.actions.await_answers()
     return ErrorCode.none, context.led_by(broker_id)
 
@@ -153,14 +153,14 @@ async def _stop_following(context: ControllerContext, broker_id: int, partitions
 
 
 async def ask_for_failed_directories(context: ControllerContext, broker_ids: Collection[int]) -> None:
-    """These brokers say that a log directory has failed. LeaderAndIsr asks them which replicas that concerns (KIP-112)."""
+    """Follows notices of failed log directories: the answers to LeaderAndIsr name the offline replicas (KIP-112)."""
     await change_replicas(context, context.replicas_on(broker_ids), ReplicaState.ONLINE)
 
 
 async def answered_leader_and_isr(
     context: ControllerContext, broker_id: int, errors: Mapping[TopicPartition, ErrorCode]
 ) -> None:
-    """KAFKA_STORAGE_ERROR says that a replica is in a log directory that has failed, no error that it is not."""
+    """Updates the offline replicas of a broker: those with KAFKA_STORAGE_ERROR are in a failed log directory."""
     before = context.offline_directories.get(broker_id, set())
     online = {partition for partition, error in errors.items() if error is ErrorCode.none}
     failed = {partition for partition, error in errors.items() if error is ErrorCode.kafka_storage_error}

@@ -1,7 +1,6 @@
-"""What the active controller knows of the cluster: a copy of what ZooKeeper has, and what it is about to do.
+"""The active controller's copy of the cluster's state in ZooKeeper, and the work that is left to do.
 
-It is loaded when a broker becomes the controller, and changed by the controller's procedures alone, each change behind the
-write to ZooKeeper that makes it true.
+It is loaded when a broker becomes the controller. Only the controller's flows change it, each time after the write to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class ControllerContext:
         self.controller_id = controller_id
         self.controller_epoch = controller_epoch
         self.brokers: dict[int, RegisteredBroker] = {}
-        """Those that are registered, also while they shut down."""
+        """Registered brokers, including brokers that shut down."""
         self.shutting_down: set[int] = set()
         self.offline_directories: dict[int, set[TopicPartition]] = {}
         """The replicas of each broker that are in a log directory which failed."""
@@ -48,13 +47,13 @@ class ControllerContext:
         self.deletion_started: set[str] = set()
         self.ineligible_for_deletion: set[str] = set()
         self.unclean_elections = 0
-        """Those that this controller has held."""
+        """The number of unclean elections of this controller."""
 
     # Brokers
 
     @property
     def live_broker_ids(self) -> set[int]:
-        """Those that may lead: a broker that shuts down may not."""
+        """Brokers that may lead: a broker that shuts down may not."""
         return self.brokers.keys() - self.shutting_down
 
     def is_live(self, broker_id: int) -> bool:
@@ -126,7 +125,7 @@ class ControllerContext:
     # Leaders
 
     def leader_epoch(self, partition: TopicPartition) -> int:
-        """What StopReplica says: -2 where the topic is deleted, which is above every epoch (KIP-570)."""
+        """The leader epoch for StopReplica: -2 for a topic that is deleted, which is newer than every epoch (KIP-570)."""
         if partition[0] in self.to_be_deleted:
             return EPOCH_DURING_DELETE
         led = self.leaders.get(partition)
@@ -143,7 +142,7 @@ class ControllerContext:
         ]
 
     def led_by(self, broker_id: int) -> list[TopicPartition]:
-        """What somebody else could lead: one replica alone leads on until it is gone."""
+        """Partitions of this leader that another replica could lead; a single replica leads until it is gone."""
         return [
             partition
             for partition, led in self.leaders.items()
@@ -154,7 +153,7 @@ class ControllerContext:
 
     @property
     def offline_partition_count(self) -> int:
-        """Those that nobody leads, of topics that stay."""
+        """Partitions without a leader, except those of topics to be deleted."""
         return sum(
             state is PartitionState.OFFLINE and topic not in self.to_be_deleted
             for (topic, _), state in self.partition_states.items()
@@ -162,7 +161,7 @@ class ControllerContext:
 
     @property
     def preferred_replica_imbalance_count(self) -> int:
-        """Those that another than the first of their replicas leads, of topics that stay."""
+        """Partitions whose leader is not their preferred replica, except those of topics to be deleted."""
         return sum(
             self.leaders[partition].leader != replicas[0]
             for partition in self.with_leaders()

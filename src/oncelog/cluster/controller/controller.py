@@ -1,4 +1,4 @@
-"""The controller that this broker is, if it is one: the election, and what brokers and clients ask of the controller."""
+"""The controller's election, and the requests of brokers and clients to the controller."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ PRODUCER_ID_MAX = 2**63 - 1
 class Controller:
     """Begin it once the broker is registered, and again after each new session's registration.
 
-    Whoever owns the ZooKeeper client hands on what it hears: `watched` and `session_changed`.
+    The owner of the ZooKeeper client passes on its events: `watched` and `session_changed`.
     """
 
-    def __init__(self, parts: ControllerParts, settings: ControllerSettings) -> None:
-        self._parts = parts
+    def __init__(self, broker: ControllerParts, settings: ControllerSettings) -> None:
+        self._broker = broker
         self._settings = settings
         self._term: ControllerTerm | None = None
         self._session = 0
@@ -78,7 +78,7 @@ class Controller:
         self._is_looked_for_again = False
         self.counts = ControllerCounts()
         self.controller_id = NO_CONTROLLER
-        """Who is the controller, as far as is known here."""
+        """The controller that this broker knows of."""
 
     @property
     def is_active(self) -> bool:
@@ -86,7 +86,7 @@ class Controller:
 
     @property
     def context(self) -> ControllerContext | None:
-        """What the active controller knows. It is there to be looked at."""
+        """The state of the active controller, read-only; None on other brokers."""
         return None if self._term is None else self._term.context
 
     @property
@@ -95,12 +95,12 @@ class Controller:
 
     @property
     def unclean_election_count(self) -> int:
-        """Those that this broker has held since its start."""
+        """Unclean elections by this broker since its start."""
         before = self.counts.unclean_elections_before
         return before if self._term is None else before + self._term.context.unclean_elections
 
     def begin(self) -> None:
-        """See who is the controller, and become it if there is none."""
+        """Looks up the controller, and claims the role if there is none."""
         if self._is_electing:
             self._is_looked_for_again = True
         else:
@@ -110,19 +110,19 @@ class Controller:
         if watched.path in (paths.CONTROLLER, paths.CONTROLLER_EPOCH):
             self.begin()
         elif self._term is not None:
-            event = event_of(watched, self._term, self._parts.random)
+            event = event_of(watched, self._term)
             if event is not None:
                 self._term.put(event)
 
     def session_changed(self, state: ZooKeeperSessionState) -> None:
-        """With its session the controller has lost everything that it was by it."""
+        """Resigns when the session expires: `/controller` is gone with it."""
         if state is ZooKeeperSessionState.EXPIRED:
             self._session += 1
             self.controller_id = NO_CONTROLLER
             self._resign("the session with ZooKeeper has expired")
 
     def close(self) -> None:
-        """Whoever stops gives up its session, and with it `/controller`."""
+        """Resigns. The znode `/controller` goes with the session."""
         self._session += 1
         self._resign("the broker stops")
 
@@ -131,7 +131,7 @@ class Controller:
     async def alter_partitions(
         self, broker_id: int, broker_epoch: int, wanted: Mapping[AskedPartition, WantedIsr], version: int
     ) -> dict[AskedPartition, IsrResult] | ErrorCode:
-        """What an id stands for is looked up when it is served: a controller that is just loading will know it by then."""
+        """Looks topic ids up only when the event is served: a controller that is still loading knows them by then."""
 
         async def serve(term: ControllerTerm, answer: Parked[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
@@ -152,7 +152,7 @@ class Controller:
         return await self._ask("AlterPartition", serve, ErrorCode.not_controller)
 
     async def shut_down_broker(self, broker_id: int, broker_epoch: int) -> tuple[ErrorCode, list[TopicPartition]]:
-        """ControlledShutdown: what the broker leads still."""
+        """Serves ControlledShutdown. Returns the partitions that the broker still leads."""
         refused: tuple[ErrorCode, list[TopicPartition]] = (ErrorCode.not_controller, [])
         return await self._take(
             "ControlledShutdown", lambda context: shut_down(context, broker_id, broker_epoch), refused
@@ -200,7 +200,7 @@ class Controller:
         term = self._term
         if term is not None:
             name = "unclean election" if topic is None else "unclean election of a topic"
-            term.put(ControllerEvent(name, lambda: _bring_online(term, topic)))
+            term.put(ControllerEvent(name, lambda: bring_online(term.context, topic)))
 
     # The election
 
@@ -210,20 +210,20 @@ class Controller:
             self._is_looked_for_again = False
             session = self._session
             try:
-                is_settled = await self._elect()
+                is_complete = await self._elect()
             except ZnodeError as error:
-                # Somebody has broken it. It is looked at again when it changes.
+                # The znode is malformed. The election goes on when it changes.
                 logger.error("%s", error)
                 await self._submit(Exists(error.path, watch=True))
-                is_settled = True
-            if session != self._session or (is_settled and not self._is_looked_for_again):
+                is_complete = True
+            if session != self._session or (is_complete and not self._is_looked_for_again):
                 break
         self._is_electing = False
         if self._is_looked_for_again:
             self.begin()
 
     async def _elect(self) -> bool:
-        """Whether it is settled for now: there is a controller, and the watch tells when there is none any more."""
+        """Returns True once there is a controller and a watch on it, False to try again."""
         session = self._session
         if await self._submit(Exists(paths.CONTROLLER, watch=True)) is not ZooKeeperError.NO_NODE:
             return await self._see_controller(session)
@@ -253,11 +253,11 @@ class Controller:
         if not isinstance(read, Data):
             return False
         self.controller_id = decode_controller(read.data).broker_id
-        is_own = read.stat.ephemeral_owner == self._parts.zookeeper.session_id
+        is_own = read.stat.ephemeral_owner == self._broker.zookeeper.session_id
         if not is_own:
             self._resign(f"broker {self.controller_id} is the controller")
         elif self._term is None:
-            # A claim of which nobody learned that it was granted: whoever is elected next raises the epoch.
+            # The answer to this broker's claim was lost. The znode is deleted, and the next election raises the epoch.
             await self._submit(Delete(paths.CONTROLLER, read.stat.version))
             return False
         return True
@@ -270,7 +270,7 @@ class Controller:
         )
         if session != self._session or not isinstance(owner, Data) or not isinstance(raised, Data):
             return
-        is_own = owner.stat.ephemeral_owner == self._parts.zookeeper.session_id
+        is_own = owner.stat.ephemeral_owner == self._broker.zookeeper.session_id
         if is_own and self._term is None and decode_controller_epoch(raised.data) == epoch:
             self._become_controller(epoch, raised.stat.version)
 
@@ -285,33 +285,33 @@ class Controller:
 
     def _become_controller(self, controller_epoch: int, epoch_version: int) -> None:
         self._resign("it is elected anew")
-        self.controller_id = self._parts.node_id
-        logger.info("broker %d is elected the controller, epoch %d", self._parts.node_id, controller_epoch)
+        self.controller_id = self._broker.node_id
+        logger.info("broker %d is elected the controller, epoch %d", self._broker.node_id, controller_epoch)
 
         def moved() -> None:
             if self._term is term:
                 self._resign("another controller was elected")
                 self.begin()
 
-        term = ControllerTerm(self._parts, self._settings, controller_epoch, epoch_version, self.counts, moved)
+        term = ControllerTerm(self._broker, self._settings, controller_epoch, epoch_version, self.counts, moved)
         self._term = term
         term.begin()
 
     def _resign(self, reason: str) -> None:
         term, self._term = self._term, None
         if term is not None:
-            logger.info("broker %d is the controller no more: %s", self._parts.node_id, reason)
+            logger.info("broker %d is the controller no more: %s", self._broker.node_id, reason)
             self.counts.unclean_elections_before += term.context.unclean_elections
             term.end()
 
     def _znode(self) -> bytes:
-        return ControllerZnode(self._parts.node_id, self._parts.clock.now_ms()).encode()
+        return ControllerZnode(self._broker.node_id, self._broker.clock.now_ms()).encode()
 
     async def _submit(self, request: Request) -> Result:
         """Again, as long as the connection breaks under it, but not in another session."""
         session = self._session
         while True:
-            result = await self._parts.zookeeper.submit(request)
+            result = await self._broker.zookeeper.submit(request)
             if session != self._session:
                 return ZooKeeperError.SESSION_EXPIRED
             if result is not ZooKeeperError.CONNECTION_LOSS:
@@ -326,7 +326,7 @@ class Controller:
         return await self._ask(name, serve, refused)
 
     async def _ask(self, name: str, serve: Callable[[ControllerTerm, Parked[T]], Flow[None]], refused: T) -> T:
-        """What the controller answers; `refused` where this broker is none, or is none any more."""
+        """Queues an event and waits for its answer: `refused` if this broker is not the controller, or resigns first."""
         term = self._term
         if term is None:
             return refused
@@ -343,10 +343,6 @@ class Controller:
 def _named(context: ControllerContext, asked: AskedPartition) -> TopicPartition | None:
     name = context.topic_names.get(asked[0])
     return None if name is None else (name, asked[1])
-
-
-async def _bring_online(term: ControllerTerm, topic: str | None) -> None:
-    await bring_online(term.context, topic)
 
 
 async def _next_block(term: ControllerTerm, broker_id: int) -> ProducerIdBlock | ErrorCode:

@@ -1,6 +1,6 @@
-"""Who leads a partition next: Kafka's four elections, as functions of what is known (Election.scala of 3.9).
+"""Kafka's four leader elections, as pure functions (Election.scala of 3.9).
 
-Each returns who has to be told besides, and no state where nobody may lead.
+Each returns the new state and the replicas that get LeaderAndIsr; the state is None if no replica may lead.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ IsOnline = Callable[[int], bool]
 
 
 class ElectionStrategy(Enum):
-    """Why a leader is looked for."""
+    """The reason for an election."""
 
     OFFLINE = auto()
-    """There is none, or it is gone; unclean only where the topic allows it."""
+    """The partition has no leader, or has lost it; unclean only if the topic allows it."""
     OFFLINE_UNCLEAN = auto()
-    """The same, and somebody has asked for an unclean election."""
+    """The same, on request, and unclean if necessary."""
     REASSIGNMENT = auto()
     PREFERRED = auto()
     CONTROLLED_SHUTDOWN = auto()
@@ -29,14 +29,14 @@ class ElectionStrategy(Enum):
 class Election(NamedTuple):
     elected: LeaderAndIsr | None
     recipients: tuple[int, ...]
-    """The replicas that are told of it by LeaderAndIsr."""
+    """The replicas that get LeaderAndIsr."""
     is_unclean: bool = False
 
 
 def offline_election(
     replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline, *, allow_unclean: bool
 ) -> Election:
-    """The first live replica that is in sync, and who else of those lives. Else, if allowed, the first that lives, alone."""
+    """Elects the first live in-sync replica. If there is none and `allow_unclean`, the first live replica leads alone."""
     live = tuple(filter(is_online, replicas))
     in_sync = next((replica for replica in live if replica in led.isr), None)
     if in_sync is not None:
@@ -47,7 +47,7 @@ def offline_election(
 
 
 def needs_unclean_election(led: LeaderAndIsr, is_online: IsOnline) -> bool:
-    """Whether nobody who is in sync lives: only then is it asked what the topic allows."""
+    """Returns True if no in-sync replica is online: only then the topic's setting matters."""
     return not any(map(is_online, led.isr))
 
 
@@ -71,7 +71,7 @@ def preferred_may_lead(replicas: tuple[int, ...], led: LeaderAndIsr, is_online: 
 def controlled_shutdown_election(
     replicas: tuple[int, ...], led: LeaderAndIsr, is_online: IsOnline, shutting_down: Collection[int]
 ) -> Election:
-    """The first that is in sync, lives and stays. Who shuts down leaves the in-sync replicas, and is told.
+    """Elects the first live in-sync replica that stays. Brokers that shut down leave the in-sync set, and get LeaderAndIsr.
 
     `is_online` counts brokers that shut down as live.
     """

@@ -1,4 +1,4 @@
-"""What a broker does first when it has become the controller (KafkaController.onControllerFailover)."""
+"""The first event of a new controller (KafkaController.onControllerFailover)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ logger = logging.getLogger("oncelog.cluster.controller")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What ZooKeeper has of the cluster. `fresh_ids` are for those topics that have none."""
+    """The cluster's state in ZooKeeper. `fresh_ids` are for topics without an id."""
 
     brokers: Mapping[int, RegisteredBroker]
     topics: Mapping[str, TopicAssignment]
     leaders: Mapping[TopicPartition, LeaderAndIsr]
     deletions: Collection[str]
     reassignments: Mapping[TopicPartition, tuple[int, ...]] | None
-    """Of `/admin/reassign_partitions`, if there is such a znode."""
+    """Contents of `/admin/reassign_partitions`, if there is such a znode."""
     preferred_elections: Collection[TopicPartition] | None
-    """Of `/admin/preferred_replica_election`, if there is such a znode."""
+    """Contents of `/admin/preferred_replica_election`, if there is such a znode."""
     fresh_ids: Mapping[str, UUID]
 
 
 async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_topics: bool) -> None:
-    """Know everything, tell every broker, and go on with what the controller before has left."""
+    """Loads the context, updates every broker, and resumes the work of the controller before."""
     context.brokers.update(snapshot.brokers)
     context.topics.update(snapshot.topics)
     await take_in(context, snapshot.topics, snapshot.fresh_ids)
@@ -52,8 +52,8 @@ async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_to
         partition for partition in context.partitions() if context.assignment(partition).is_being_reassigned
     )
     await _load_deletions(context, snapshot.deletions, may_delete_topics=may_delete_topics)
-    # Brokers have to know each other before LeaderAndIsr tells them whom to follow. They serve clients from now on, also those
-    # that have just started: else they would say that topics are not there until the elections are over.
+    # Brokers need each other's addresses before LeaderAndIsr. A broker that has just started serves clients from now on: without
+    # metadata it would answer that topics do not exist.
     tell(context, context.brokers, context.partitions())
     await _start_replicas(context)
     await _start_partitions(context)
@@ -69,7 +69,7 @@ async def begin(context: ControllerContext, snapshot: Snapshot, *, may_delete_to
 
 
 async def _load_deletions(context: ControllerContext, topics: Collection[str], *, may_delete_topics: bool) -> None:
-    """A topic without znodes is one whose deletion was nearly over: what is left of it goes, too."""
+    """Loads the orders to delete topics. A topic without znodes was nearly deleted: its order goes, too."""
     if not may_delete_topics:
         await drop_deletions(context, sorted(topics))
         return
@@ -92,7 +92,7 @@ async def _start_replicas(context: ControllerContext) -> None:
             context.replica_states[replica] = ReplicaState.ONLINE
             online.append(replica)
         else:
-            # Whether it was being deleted when its broker went is not known.
+            # It may have been in deletion when its broker went away.
             context.replica_states[replica] = ReplicaState.DELETION_INELIGIBLE
             offline.append(replica)
     await change_replicas(context, online, ReplicaState.ONLINE)

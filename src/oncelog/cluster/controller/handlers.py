@@ -1,6 +1,6 @@
-"""What brokers ask of the controller: AlterPartition v2-3, ControlledShutdown v2-3 and AllocateProducerIds v0.
+"""Requests of brokers to the controller: AlterPartition v2-3, ControlledShutdown v2-3 and AllocateProducerIds v0.
 
-AlterPartition before v2 is of brokers before Kafka 3.3; the codec has it no more.
+AlterPartition v0 and v1 belong to brokers before Kafka 3.3; the codec lacks them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ async def alter_partition(controller: Controller, version: int, body: Any) -> An
         }
         results = await controller.alter_partitions(body.broker_id, body.broker_epoch, wanted, version)
     else:
-        # As Kafka's controller, which throws at a number that says nothing.
+        # As Kafka's controller, which throws at an unknown number.
         results = ErrorCode.unknown_server_error if controller.is_active else ErrorCode.not_controller
     types = message_module(ALTER_PARTITION, version, "response")
     is_refused = isinstance(results, ErrorCode)

@@ -1,4 +1,4 @@
-"""Elections that somebody asks for, and those by which the preferred replicas lead again."""
+"""Elections on request, and automatic elections of preferred leaders."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class ElectionType(Enum):
 
 
 ElectionAnswers = dict[TopicPartition, int | ApiError]
-"""Who leads now, or why nothing has changed."""
+"""The leader of each partition, or an error."""
 
 
 async def elect_leaders(
     context: ControllerContext, partitions: Collection[TopicPartition], election_type: ElectionType
 ) -> ElectionAnswers:
-    """As ElectLeaders asks. An unclean election is held whatever the topic allows, for somebody has decided it."""
+    """Serves ElectLeaders. An unclean election that a user requests ignores the topic's setting."""
     answers: ElectionAnswers = {}
     electable = []
     for partition in partitions:

@@ -1,4 +1,4 @@
-"""Reads what ZooKeeper has of the cluster, and sets the watches by which a controller hears of changes."""
+"""Reads the cluster's state from ZooKeeper, and sets the controller's watches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ INT_DIGITS_MAX = 10
 
 
 async def load(zookeeper: ControllerZooKeeper, random: Random, listener: str) -> Snapshot:
-    """Notifications that nobody has served yet go first: what they are about is read here."""
+    """Reads all that a new controller needs. Deletes unserved notifications first, since it reads their subjects anyway."""
     for path in (paths.LOG_DIR_EVENTS, paths.ISR_CHANGES):
         names = await zookeeper.children(path, watch=True)
         await zookeeper.write_all([DeleteNotification(f"{path}/{name}") for name in names])
@@ -83,7 +83,7 @@ def _features(read: Data | None) -> FeatureZnode | None:
 async def read_brokers(
     zookeeper: ControllerZooKeeper, levels: dict[str, int], listener: str
 ) -> dict[int, RegisteredBroker]:
-    """Those that are registered. Who does not support the cluster's features, or has not its listener, is as if not there."""
+    """Reads the registered brokers. Leaves out brokers that lack a feature of the cluster or the inter-broker listener."""
     names = await zookeeper.children(paths.BROKER_IDS, watch=True)
     broker_ids = sorted(numbers(names))
     reads = await zookeeper.read_all([paths.broker(broker_id) for broker_id in broker_ids], watch=True)
@@ -100,7 +100,7 @@ async def read_brokers(
 
 
 async def read_topics(zookeeper: ControllerZooKeeper, names: Iterable[str]) -> dict[str, TopicAssignment]:
-    """A topic that is gone meanwhile is not among them. Its watch tells when it grows."""
+    """Reads assignments, and sets watches for their growth. Topics that are gone meanwhile are left out."""
     every = list(names)
     reads = await zookeeper.read_all([paths.topic(name) for name in every], watch=True)
     return _decoded(every, reads, _decode_topic)
@@ -133,12 +133,12 @@ async def read_preferred_elections(zookeeper: ControllerZooKeeper) -> list[Topic
 
 
 def fresh_ids(topics: dict[str, TopicAssignment], random: Random) -> dict[str, UUID]:
-    """For those topics that have none."""
+    """Draws ids for topics without one."""
     return {topic: random.uuid() for topic, one in topics.items() if one.topic_id is None}
 
 
 async def _read_order(zookeeper: ControllerZooKeeper, path: str) -> Data | None:
-    """What an operator has put there, if anything; the watch tells when somebody does, or it goes."""
+    """Reads an operator's order, if there is one, and leaves a watch for the next."""
     if not isinstance(await zookeeper.ask(Exists(path, watch=True)), Done):
         return None
     (read,) = await zookeeper.read_all([path])
@@ -146,13 +146,13 @@ async def _read_order(zookeeper: ControllerZooKeeper, path: str) -> Data | None:
 
 
 def numbers(names: Iterable[str]) -> set[int]:
-    """What there is below a path whose znodes are numbers. Whatever else somebody has put there is nothing."""
+    """Parses child names that are numbers, and ignores all others."""
     digits = [name for name in names if name.isascii() and name.isdecimal() and len(name) <= INT_DIGITS_MAX]
     return {number for number in map(int, digits) if number <= INT_MAX}
 
 
 def read_notifications(read: Mapping[str, bytes], decode: Callable[[str, bytes], V]) -> list[V]:
-    """What they say, those that can be read."""
+    """Decodes notifications, and logs malformed ones."""
     found = []
     for name, data in read.items():
         try:
@@ -163,7 +163,7 @@ def read_notifications(read: Mapping[str, bytes], decode: Callable[[str, bytes],
 
 
 def _decoded(keys: Sequence[K], reads: Sequence[Data | None], decode: Callable[[K, Data], V]) -> dict[K, V]:
-    """What is there, and can be read. What somebody has broken is left out until it is mended: the rest goes on."""
+    """Decodes the znodes that exist. A malformed znode is logged and left out."""
     found = {}
     for key, read in zip(keys, reads, strict=True):
         if read is None:
@@ -182,7 +182,7 @@ def feature_znode(existing: FeatureZnode | None) -> FeatureZnode:
 
 
 def is_compatible(broker: RegisteredBroker, levels: Mapping[str, int]) -> bool:
-    """Whether the broker supports every feature in the level that the cluster uses. One that does not is as if not there."""
+    """Checks that the broker supports every feature level of the cluster."""
     supported = {name: (low, high) for name, low, high in broker.features}
     return all(
         name in supported and supported[name][0] <= level <= supported[name][1] for name, level in levels.items()

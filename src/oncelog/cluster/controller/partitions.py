@@ -1,7 +1,7 @@
-"""Moves partitions from one state to another, and elects their leaders (Kafka's ZkPartitionStateMachine).
+"""State transitions of partitions, with the elections of their leaders (Kafka's ZkPartitionStateMachine).
 
-What is known of a partition's state is written upon without reading it first: only the controller writes it while brokers ask
-by AlterPartition (KIP-497), and a version that is another says that somebody else did. Then it is read, and decided anew.
+A new state is written over the known one without reading it first: since AlterPartition (KIP-497) only the controller writes
+states. If the znode has another version, an older broker wrote it: the state is read, and the election repeated.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _KAFKA_NAMES = {
     ElectionStrategy.PREFERRED: "PreferredReplicaPartitionLeaderElectionStrategy",
     ElectionStrategy.CONTROLLED_SHUTDOWN: "ControlledShutdownPartitionLeaderElectionStrategy",
 }
-"""As clients read them in the message of a failed election."""
+"""Kafka's names in the messages of failed elections."""
 
 logger = logging.getLogger("oncelog.cluster.controller")
 
 ELECTED_AT_ONCE_MAX = 100
-"""So many partitions get other leaders at once, and the next only when brokers are done with these.
+"""The number of led partitions that change their leaders at once; the next wait until the brokers have answered.
 
-From when the first of its brokers hears of a new leader until the last one does, nobody can write to a partition. That would take
-as long as all the others do.
+A partition cannot be written from when the first of its brokers learns of the new leader until the last one does. In one large
+request that would last as long as all partitions take together.
 """
 LED_AGAIN_AT_ONCE_MAX = 500
-"""So many partitions that nobody leads get a leader at once: the others are led the later the fewer these are."""
+"""The number of partitions without a leader that get one at once: a small number delays the last ones."""
 OFFLINE_STRATEGIES = frozenset({ElectionStrategy.OFFLINE, ElectionStrategy.OFFLINE_UNCLEAN})
 WITHOUT_LEADER = frozenset({PartitionState.NEW, PartitionState.OFFLINE})
 
@@ -72,7 +72,7 @@ async def change_partitions(
     target: PartitionState,
     strategy: ElectionStrategy | None = None,
 ) -> ElectionResults:
-    """Move what may go there; the rest is logged. Returned is what came of each election."""
+    """Moves partitions to a state; invalid transitions are logged. Returns the result of each election."""
     valid = [partition for partition in partitions if _may_become(context, partition, target)]
     results: ElectionResults = {}
     if target is PartitionState.ONLINE:
@@ -89,7 +89,7 @@ async def change_partitions(
 
 
 async def bring_online(context: ControllerContext, topic: str | None = None) -> ElectionResults:
-    """Look for leaders wherever there are none, in all topics or in one, but for those that are deleted."""
+    """Elects leaders of partitions without one, in all topics or in one, except topics to be deleted."""
     among = None if topic is None else context.partitions_of(topic)
     waiting = [
         partition
@@ -108,7 +108,7 @@ def _may_become(context: ControllerContext, partition: TopicPartition, target: P
 
 
 async def _initialize(context: ControllerContext, partitions: list[TopicPartition]) -> ElectionResults:
-    """The first state: the first live replica leads, and all that live are in sync."""
+    """Creates the first state: the first live replica leads, and all live ones are in sync."""
     batch = RequestBatch(context)
     results: ElectionResults = {}
     creations = []
@@ -121,7 +121,7 @@ async def _initialize(context: ControllerContext, partitions: list[TopicPartitio
         else:
             results[partition] = StateChangeFailed(f"No assigned replica is alive: [{listed(replicas)}]")
     outcomes = await context.actions.write_all(creations)
-    # A create that was repeated behind a lost connection finds what it made itself.
+    # A create that was repeated after a lost connection may find its own znode.
     unsure = [
         creation.partition
         for creation, outcome in zip(creations, outcomes, strict=True)
@@ -153,7 +153,7 @@ async def _elect_all(
         batch = RequestBatch(context)
         results |= await _elect(context, batch, partitions[begin : begin + size], strategy)
         if begin and is_served:
-            # Only now: these were written meanwhile.
+            # After the writes, which may overlap with the answers.
             await context.actions.await_answers()
         batch.send()
     return results
@@ -189,7 +189,7 @@ async def _elect(
 
 
 def _log_failures(results: ElectionResults, strategy: ElectionStrategy | None) -> None:
-    # A broker that shuts down has a leader still, and asks again: if it is the last one, that is no trouble.
+    # During a controlled shutdown the partition still has a leader, and the broker tries again.
     level = logging.INFO if strategy is ElectionStrategy.CONTROLLED_SHUTDOWN else logging.ERROR
     for partition, result in results.items():
         if not isinstance(result, LeaderAndIsr):
@@ -229,7 +229,7 @@ async def _decide(
     strategy: ElectionStrategy,
     failed: ElectionResults,
 ) -> list[tuple[TopicPartition, Election]]:
-    """The elections that found a leader; those that did not go to `failed`."""
+    """The elections with a leader; the others go to `failed`."""
     unclean = await _unclean_allowed(context, known, strategy)
     elections = []
     for partition in partitions:

@@ -1,4 +1,4 @@
-"""On which brokers the replicas of a topic go: Kafka's AdminUtils and AdminZkClient, with their messages."""
+"""Assignment of replicas to brokers: Kafka's AdminUtils and AdminZkClient, with their messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog.cluster.controller.values import ApiError, ReplicaAssignment
 from oncelog.wire import ErrorCode
 
 Racks = Mapping[int, str | None]
-"""The brokers that live, and the rack of each."""
+"""The live brokers, each with its rack."""
 Placement = dict[int, tuple[int, ...]]
 
 
@@ -87,12 +87,12 @@ def _behind(first: int, replica_shift: int, index: int, broker_count: int) -> in
 
 
 def growth_start_index(brokers: Sequence[int], first_replica: int) -> int:
-    """Where a topic goes on that grows: at the first broker from the first replica of partition 0 on, in order of ids."""
+    """Start index for new partitions of an existing topic: the first broker id that is not below partition 0's first replica."""
     return next((index for index, broker_id in enumerate(brokers) if broker_id >= first_replica), 0)
 
 
 def new_topic_problem(assignment: Mapping[int, Sequence[int]]) -> ApiError | None:
-    """What is wrong with the assignment of a new topic. Brokers that do not live are allowed, as in Kafka."""
+    """Validates the assignment of a new topic. Brokers that are not alive are allowed, as in Kafka."""
 
     def refused(message: str) -> ApiError:
         return ApiError(ErrorCode.invalid_replica_assignment, message)
@@ -118,7 +118,7 @@ def grow(
     count: int,
     manual: Sequence[Sequence[int]] | None,
 ) -> Placement | ApiError:
-    """Where the new partitions of a topic go that shall have `count`; `manual` is what the client wants for each."""
+    """Places the partitions that a topic needs to have `count`; `manual` is the client's own assignment."""
     if not existing:
         return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{topic}' does not exist.")
     if any(assignment.is_being_reassigned for assignment in existing.values()):

@@ -1,4 +1,4 @@
-"""What the controller has to tell each broker, in order: one request at a time, until the broker answers or is gone."""
+"""The controller's queue of requests to each broker: one request at a time, repeated until the broker answers or is gone."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from oncelog.coordination import Parked, sleep, start
 from oncelog.environment import Clock
 
 PAUSE_MS = 100
-"""Kafka's RequestSendThread rests as long before it tries again."""
+"""Pause before a retry, as in Kafka's RequestSendThread."""
 
 ANSWERED_WITHIN_MS = 500
-"""So long whoever keeps pace with the brokers waits for one: many times what it takes for what is sent at once."""
+"""Limit of `keep_pace`: many times the duration of one round of requests."""
 
 OnAnswer = Callable[[BrokerRequest, Any], None]
 
@@ -32,11 +32,11 @@ class Asking(Protocol):
 
 
 OpenChannel = Callable[[int, str, int], Asking]
-"""From the id of a broker, and the host and the port of its listener."""
+"""Opens a channel to a broker, by its id, host and port."""
 
 
 class BrokerQueue:
-    """Of one broker in one epoch: what was queued for the one before it is lost with it, and need not be said again."""
+    """Requests to one broker in one epoch. Those to an earlier epoch are dropped: a new broker gets the full state."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class BrokerQueue:
         return bool(self._waiting) and not self._is_late
 
     def wait_no_longer(self) -> None:
-        """What is not answered by now takes long: nobody waits again before all of it is."""
+        """Marks a broker with unanswered requests as late: `keep_pace` skips it until it has answered all."""
         self._is_late = bool(self._waiting)
 
     def close(self) -> None:
@@ -130,14 +130,14 @@ class BrokerQueues:
         queue.add(request, self._messages.message(request))
 
     def all_told(self) -> Parked[None]:
-        """Released when every broker has answered everything, or is gone."""
+        """Released when every broker has answered all its requests, or is gone."""
         if self._all_told is None:
             self._all_told = Parked()
             self._see_whether_all_are_told()
         return self._all_told or Parked.ready(None)
 
     async def keep_pace(self) -> None:
-        """Wait until brokers have answered everything. One that takes too long is waited for once, until it has."""
+        """Waits until the brokers have answered, ANSWERED_WITHIN_MS at most. A late broker is skipped until it catches up."""
         if any(queue.is_waited_for for queue in self._queues.values()):
             self._in_time = Parked()
             await within(self._clock, ANSWERED_WITHIN_MS, self._in_time)
@@ -157,7 +157,7 @@ class BrokerQueues:
             in_time.release(None)
 
     def keep(self, registered: dict[int, RegisteredBroker]) -> None:
-        """Brokers that are gone are asked no more."""
+        """Closes the queues of brokers that are gone."""
         for broker_id in self._queues.keys() - registered.keys():
             self._queues.pop(broker_id).close()
         self._see_whether_all_are_told()

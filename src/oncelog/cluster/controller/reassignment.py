@@ -37,11 +37,11 @@ NO_SUCH_PARTITION = ApiError(ErrorCode.unknown_topic_or_partition, "The partitio
 NOTHING_UNDER_WAY = ApiError(ErrorCode.no_reassignment_in_progress, "No partition reassignment is in progress.")
 Stays = Callable[[TopicPartition, tuple[int, ...]], bool]
 Targets = Mapping[TopicPartition, tuple[int, ...] | None]
-"""Where each partition is to go; None ends the reassignment that is under way."""
+"""Target replicas of each partition; None cancels its reassignment."""
 
 
 async def reassign(context: ControllerContext, targets: Targets) -> dict[TopicPartition, ApiError]:
-    """As AlterPartitionReassignments asks. It takes precedence over what the znode asks for these partitions."""
+    """Serves AlterPartitionReassignments. It overrides the orders of the znode for these partitions."""
     results: dict[TopicPartition, ApiError] = {}
     wanted: dict[TopicPartition, ReplicaAssignment] = {}
     for partition, target in targets.items():
@@ -62,7 +62,7 @@ async def reassign(context: ControllerContext, targets: Targets) -> dict[TopicPa
 async def reassign_from_znode(
     context: ControllerContext, targets: Mapping[TopicPartition, tuple[int, ...]]
 ) -> set[TopicPartition]:
-    """As `/admin/reassign_partitions` asks. What cannot be done is taken out of it; returned is what is under way."""
+    """Carries out `/admin/reassign_partitions`, and removes refused orders from it. Returns the partitions under way."""
     wanted = {}
     for partition, target in targets.items():
         assignment = _next_assignment(context, partition, target)
@@ -78,14 +78,14 @@ async def reassign_from_znode(
 
 
 async def resume_reassignments(context: ControllerContext, partitions: Iterable[TopicPartition]) -> None:
-    """Of a topic whose deletion has begun nothing is moved any more: a replica that is deleted already would come back."""
+    """Skips topics whose deletion has begun: a reassignment would bring deleted replicas back."""
     for partition in sorted(partitions):
         if partition in context.being_reassigned and partition[0] not in context.deletion_started:
             await _reassign(context, partition, context.assignment(partition))
 
 
 async def resume_towards(context: ControllerContext, broker_ids: Collection[int]) -> None:
-    """Go on with what is to get a replica on one of these brokers, which have just started."""
+    """Resumes reassignments to brokers that have just started."""
     waiting = [
         partition
         for partition in context.being_reassigned
@@ -95,7 +95,7 @@ async def resume_towards(context: ControllerContext, broker_ids: Collection[int]
 
 
 async def complete_if_in_sync(context: ControllerContext, partition: TopicPartition) -> None:
-    """After a change of the in-sync replicas: finish when the target replicas are all among them."""
+    """Completes a reassignment once all target replicas are in sync."""
     if _is_complete(context, partition, context.assignment(partition)):
         await resume_reassignments(context, [partition])
 
@@ -103,7 +103,7 @@ async def complete_if_in_sync(context: ControllerContext, partition: TopicPartit
 def listed_reassignments(
     context: ControllerContext, partitions: Iterable[TopicPartition] | None
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """What ListPartitionReassignments is answered; None asks for all."""
+    """Answers ListPartitionReassignments; None lists all."""
     asked = context.being_reassigned if partitions is None else partitions
     assignments = {partition: context.assignment(partition) for partition in asked}
     return {partition: one for partition, one in assignments.items() if one.is_being_reassigned}
@@ -162,13 +162,13 @@ async def _begin(
 
 
 def _would_lose(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Whether every replica that is in sync would be deleted: what was acknowledged may be nowhere else."""
+    """Returns True if every in-sync replica would be deleted: acknowledged records may be nowhere else."""
     led = context.leaders.get(partition)
     return led is not None and bool(led.isr) and set(led.isr).isdisjoint(assignment.replicas)
 
 
 async def _reassign(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    """Take the next step. Returned is whether ZooKeeper took it; what it did not take is tried again with the next event."""
+    """Takes the next step. Returns False if the write to ZooKeeper failed; the next event tries again."""
     halt(context, {partition[0]}, "it is reassigned")
     current = context.assignment(partition)
     if current != assignment:
@@ -201,7 +201,7 @@ def _is_complete(context: ControllerContext, partition: TopicPartition, assignme
 
 
 async def _complete(context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
-    # B1, B2: from here on the leader takes nobody in who is to go.
+    # B1, B2: from here on the leader does not let a removed replica back in sync.
     added = [Replica(partition, replica) for replica in assignment.adding]
     await change_replicas(context, added, ReplicaState.ONLINE)
     completed = ReplicaAssignment(assignment.target)
@@ -209,7 +209,7 @@ async def _complete(context: ControllerContext, partition: TopicPartition, assig
     # B3, B4, B5
     await _move_leader(context, partition, completed)
     await _stop_replicas(context, partition, assignment.removing)
-    # B6: last, for nothing else has the replicas that were there before.
+    # B6: last, for only this znode has the original replicas.
     if not await _write_assignment(context, partition, completed):
         return False
     # B7, B8
@@ -232,7 +232,7 @@ async def _move_leader(context: ControllerContext, partition: TopicPartition, co
 
 
 async def _stop_replicas(context: ControllerContext, partition: TopicPartition, broker_ids: Iterable[int]) -> None:
-    """Out of sync, and deleted. Nobody waits for the broker to say that it did so."""
+    """Takes replicas out of sync and deletes them, without waiting for the brokers' answers."""
     replicas = [Replica(partition, broker_id) for broker_id in broker_ids]
     for state in (
         ReplicaState.OFFLINE,
@@ -246,7 +246,7 @@ async def _stop_replicas(context: ControllerContext, partition: TopicPartition, 
 async def _raise_leader_epoch(
     context: ControllerContext, partition: TopicPartition, assignment: ReplicaAssignment
 ) -> None:
-    """Begin a leader epoch with nothing else changed, so that the leader learns of the assignment."""
+    """Begins a new leader epoch, so that the leader learns of the assignment."""
     led = context.leaders.get(partition)
     while led is not None and led.controller_epoch <= context.controller_epoch:
         update = SetPartitionState(partition, led.new_epoch().by(context.controller_epoch))
@@ -279,7 +279,7 @@ async def _write_assignment(
 
 
 async def _leave_in_znode(context: ControllerContext, stays: Stays) -> None:
-    """Take what is done, or was superseded, out of `/admin/reassign_partitions`, if there is such a znode."""
+    """Removes completed and overridden orders from `/admin/reassign_partitions`, if there is such a znode."""
     targets = await context.actions.read_reassignments()
     if targets is None:
         return

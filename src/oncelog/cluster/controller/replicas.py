@@ -1,4 +1,4 @@
-"""Moves replicas from one state to another, and takes those that went offline out of sync (Kafka's ZkReplicaStateMachine)."""
+"""State transitions of replicas; offline replicas leave the in-sync set (Kafka's ZkReplicaStateMachine)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ logger = logging.getLogger("oncelog.cluster.controller")
 
 
 async def change_replicas(context: ControllerContext, replicas: Iterable[Replica], target: ReplicaState) -> None:
-    """Move what may go there; the rest is logged. Brokers are told together."""
+    """Moves replicas to a state; invalid transitions are logged. The requests to brokers leave as one batch."""
     batch = RequestBatch(context)
     by_broker: dict[int, list[Replica]] = {}
     for replica in replicas:
@@ -58,7 +58,7 @@ def _may_become(context: ControllerContext, replica: Replica, target: ReplicaSta
 
 
 def _start(context: ControllerContext, batch: RequestBatch, replicas: list[Replica]) -> None:
-    """A replica that was just assigned. What has a leader already is followed; else the first election tells of it."""
+    """Starts assigned replicas. If the partition has a leader, they follow it; else the first election sends LeaderAndIsr."""
     for replica in replicas:
         led = context.leaders.get(replica.partition)
         if led is not None and led.leader == replica.broker_id:
@@ -104,7 +104,7 @@ async def _take_offline(
 async def _remove_from_isr(
     context: ControllerContext, broker_id: int, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, LeaderAndIsr]:
-    """The states of those partitions from whose in-sync replicas the broker is gone, by now or since long."""
+    """Removes a broker from in-sync sets. Returns the states of partitions without it, also of those that lacked it before."""
     left: dict[TopicPartition, LeaderAndIsr] = {}
     known = {partition: context.leaders[partition] for partition in partitions}
     while known:
@@ -136,7 +136,7 @@ async def _remove_from_isr(
 
 
 def _forget(context: ControllerContext, replicas: list[Replica]) -> None:
-    """The assignment in ZooKeeper is written, or goes, by itself."""
+    """Removes replicas from the context. The caller writes or deletes the assignment in ZooKeeper."""
     for replica in replicas:
         context.assign(replica.partition, context.assignment(replica.partition).remove(replica.broker_id))
         del context.replica_states[replica]

@@ -1,4 +1,4 @@
-"""The controller's requests as messages, and what brokers answer as values: LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4."""
+"""Requests to brokers, from a batch for one change to messages: LeaderAndIsr v7, UpdateMetadata v8, StopReplica v4."""
 
 from __future__ import annotations
 
@@ -26,11 +26,17 @@ from oncelog.cluster.controller.values import (
 from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.wire import ErrorCode, message_module
 
-NOTHING_SAID = 0
-"""A controller over ZooKeeper does not say whether LeaderAndIsr and UpdateMetadata have all partitions."""
+TYPE_UNSPECIFIED = 0
+"""Type of LeaderAndIsr: a controller over ZooKeeper leaves it unspecified."""
 
 
 class RequestBatch:
+    """Collects the requests for one change, so that each broker gets at most one of a kind (ControllerBrokerRequestBatch).
+
+    LeaderAndIsr is sent first, then UpdateMetadata, then StopReplica. A broker that is not registered gets none: a new broker gets
+    the full state.
+    """
+
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsrPartition]] = {}
@@ -47,7 +53,7 @@ class RequestBatch:
         *,
         is_new: bool,
     ) -> None:
-        """Tell these brokers, and everybody of the metadata. A replica that was new in this batch stays so."""
+        """Sends LeaderAndIsr to these brokers, and UpdateMetadata to all. A replica that is new in this batch stays new."""
         for broker_id in broker_ids:
             if broker_id < 0:
                 continue
@@ -67,7 +73,7 @@ class RequestBatch:
         partitions[partition] = StopReplicaPartition(partition, epoch, delete or was_deleted)
 
     def add_update_metadata(self, broker_ids: Iterable[int], partitions: Iterable[TopicPartition]) -> None:
-        """Without partitions brokers hear of each other alone."""
+        """Adds UpdateMetadata; without partitions it has only the brokers."""
         self._told.update(broker_ids)
         self._changed.update(dict.fromkeys(partitions))
 
@@ -116,7 +122,7 @@ class RequestBatch:
         context = self._context
         state = context.leaders[partition]
         if partition[0] in context.to_be_deleted:
-            # LeaderAndIsr.duringDelete: brokers take the partition out of what they tell clients.
+            # LeaderAndIsr.duringDelete: brokers remove the partition from their metadata.
             state = LeaderAndIsr.initial(LEADER_DURING_DELETE, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         offline = tuple(replica for replica in replicas if not context.is_replica_online(replica, partition))
@@ -139,7 +145,7 @@ class Message(NamedTuple):
 
 
 class Messages:
-    """Makes messages of requests. What goes to all brokers is made once: they differ in the epoch of the broker alone."""
+    """Converts requests to messages. The states of an UpdateMetadata are converted once for all brokers."""
 
     def __init__(self, controller_id: int, inter_broker_listener: str) -> None:
         self._controller_id = controller_id
@@ -160,7 +166,7 @@ class Messages:
             controller_id=self._controller_id,
             controller_epoch=request.controller_epoch,
             broker_epoch=request.broker_epoch,
-            type=NOTHING_SAID,
+            type=TYPE_UNSPECIFIED,
             topic_states=tuple(
                 leader_and_isr.LeaderAndIsrTopicState(
                     topic_name=topic,
@@ -215,13 +221,13 @@ class Messages:
 
 
 def address(broker: RegisteredBroker, listener: str) -> tuple[str, int] | None:
-    """Where brokers reach it, if it has this listener."""
+    """Host and port of a broker's listener, if it has one of this name."""
     found = next((one for one in broker.endpoints if one.listener == listener), None)
     return None if found is None else (found.host, found.port)
 
 
 def leader_and_isr_errors(answer: Any, names: Mapping[UUID, str]) -> dict[TopicPartition, ErrorCode]:
-    """What a broker says of each partition. `names` are those of the topics by their ids."""
+    """Errors of a LeaderAndIsr response by partition. `names` maps topic ids to names."""
     return {
         (names[topic.topic_id], one.partition_index): one.error_code
         for topic in answer.topics
@@ -231,7 +237,7 @@ def leader_and_isr_errors(answer: Any, names: Mapping[UUID, str]) -> dict[TopicP
 
 
 def stop_replica_errors(answer: Any) -> dict[TopicPartition, ErrorCode]:
-    """What a broker says of each partition. An error of the whole request is one of each of them."""
+    """Errors of a StopReplica response by partition. An error of the whole request counts for each."""
     whole = answer.error_code
     return {
         (one.topic_name, one.partition_index): one.error_code if whole is ErrorCode.none else whole

@@ -1,7 +1,6 @@
-"""One time of being the controller, from the election until the session ends or another is elected.
+"""One term of the controller, from its election until its session ends or another controller is elected.
 
-Whatever happens is an event. Events are served one at a time, in the order in which they came; what an event asks of ZooKeeper
-is answered before the next one begins.
+Events are served one at a time, in order: an event ends before the next one begins.
 """
 
 from __future__ import annotations
@@ -68,38 +67,39 @@ class ControllerParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControllerEvent:
-    """`refuse` answers whoever waits, where it is not served any more. A flow tells by itself that it was cut off."""
+    """`refuse` answers the waiting request if the event is not served. A flow that is cut off raises ResignedError by itself."""
 
     name: str
-    serve: Callable[[], Flow[None]]
+    serve: Callable[[], Flow[object]]
     refuse: Callable[[], None] = lambda: None
 
 
 class ControllerTerm:
     def __init__(
         self,
-        parts: ControllerParts,
+        broker: ControllerParts,
         settings: ControllerSettings,
         controller_epoch: int,
         epoch_version: int,
         counts: ControllerCounts,
         on_resigned: Callable[[], None],
     ) -> None:
-        self.context = ControllerContext(parts.node_id, controller_epoch, self)
-        self.zookeeper = ControllerZooKeeper(parts.zookeeper, epoch_version, on_resigned)
+        self.context = ControllerContext(broker.node_id, controller_epoch, self)
+        self.zookeeper = ControllerZooKeeper(broker.zookeeper, epoch_version, on_resigned)
         self.settings = settings
-        self._parts = parts
+        self.random = broker.random
+        self._broker = broker
         self._queues = BrokerQueues(
-            parts.clock,
-            parts.open_channel,
-            parts.node_id,
+            broker.clock,
+            broker.open_channel,
+            broker.node_id,
             settings.inter_broker_listener,
             settings.controller_socket_timeout_ms,
             self._answered,
         )
         self._counts = counts
         self._events: deque[tuple[ControllerEvent, float]] = deque()
-        """Each with the time at which it came."""
+        """Waiting events, each with its time of arrival."""
         self._is_busy = False
         self._is_over = False
         self._timer: Timer | None = None
@@ -108,7 +108,7 @@ class ControllerTerm:
         self.put(ControllerEvent("controller failover", self._fail_over))
 
     def end(self) -> None:
-        """Do nothing more: what waits is refused, what is under way stops at its next step."""
+        """Ends the term: refuses the waiting events, and stops the current one at its next action."""
         self._is_over = True
         self.zookeeper.end()
         self._queues.close()
@@ -124,14 +124,14 @@ class ControllerTerm:
 
     @property
     def waiting_count(self) -> int:
-        """Events that have come, and are not served yet."""
+        """The number of events in the queue."""
         return len(self._events)
 
     def put(self, event: ControllerEvent) -> None:
         if self._is_over:
             event.refuse()
             return
-        self._events.append((event, self._parts.clock.monotonic_ms()))
+        self._events.append((event, self._broker.clock.monotonic_ms()))
         if not self._is_busy:
             start(self._serve())
 
@@ -139,7 +139,7 @@ class ControllerTerm:
         self._is_busy = True
         while self._events:
             event, came_ms = self._events.popleft()
-            began_ms = self._parts.clock.monotonic_ms()
+            began_ms = self._broker.clock.monotonic_ms()
             self._counts.queued.add(began_ms - came_ms)
             try:
                 await event.serve()
@@ -148,11 +148,11 @@ class ControllerTerm:
             except ZnodeError as error:
                 logger.error("%s was not served: %s", event.name, error)
                 event.refuse()
-            self._counts.served[event.name].add(self._parts.clock.monotonic_ms() - began_ms)
+            self._counts.served[event.name].add(self._broker.clock.monotonic_ms() - began_ms)
             self._queues.keep(self.context.brokers)
         self._is_busy = False
 
-    # The actions of the controller's flows. All that wait raise ResignedError once the term is over
+    # Actions of the controller's flows. Once the term is over, they raise ResignedError
 
     async def write_all(self, writes: Iterable[ControllerWrite]) -> tuple[Outcome, ...]:
         return await self.zookeeper.write_all(writes)
@@ -174,7 +174,7 @@ class ControllerTerm:
                 logger.error("whether %s allows unclean elections is unknown: %s", topic, error)
                 continue
             setting = own.get(UNCLEAN_ELECTION)
-            is_enabled = self._parts.is_unclean_election_enabled() if setting is None else setting.lower() == "true"
+            is_enabled = self._broker.is_unclean_election_enabled() if setting is None else setting.lower() == "true"
             allowed[topic] = is_enabled
         return allowed
 
@@ -192,38 +192,40 @@ class ControllerTerm:
     # Its own events
 
     async def _fail_over(self) -> None:
-        snapshot = await loading.load(self.zookeeper, self._parts.random, self.settings.inter_broker_listener)
+        snapshot = await loading.load(self.zookeeper, self.random, self.settings.inter_broker_listener)
         await begin(self.context, snapshot, may_delete_topics=self.settings.delete_topic_enable)
         if self.settings.auto_leader_rebalance_enable:
             self._rebalance_in(FIRST_REBALANCE_MS)
 
     def _rebalance_in(self, delay_ms: int) -> None:
         event = ControllerEvent("automatic rebalance of leaders", self._rebalance)
-        self._timer = self._parts.clock.call_later(delay_ms, lambda: self.put(event))
+        self._timer = self._broker.clock.call_later(delay_ms, lambda: self.put(event))
 
     async def _rebalance(self) -> None:
         await rebalance(self.context, self.settings.leader_imbalance_per_broker_percentage)
         self._rebalance_in(self.settings.leader_imbalance_check_interval_seconds * 1000)
 
     def _answered(self, request: BrokerRequest, answer: Any) -> None:
-        """A broker has answered: what it says of its replicas is an event, too."""
+        """Queues an event for the states of replicas in a broker's answer."""
         if answer.error_code is not ErrorCode.none:
             kind = type(request).__name__.removesuffix("Request")
             logger.error("broker %d refused %s: %s", request.broker_id, kind, answer.error_code.name)
         match request:
             case LeaderAndIsrRequest() if answer.error_code is ErrorCode.none:
-                self.put(ControllerEvent("answer to LeaderAndIsr", lambda: self._heard_leader_and_isr(request, answer)))
+                self.put(
+                    ControllerEvent("answer to LeaderAndIsr", lambda: self._leader_and_isr_answered(request, answer))
+                )
             case StopReplicaRequest():
-                self.put(ControllerEvent("answer to StopReplica", lambda: self._heard_stop_replica(request, answer)))
+                self.put(ControllerEvent("answer to StopReplica", lambda: self._stop_replica_answered(request, answer)))
             case _:
                 pass
 
-    async def _heard_leader_and_isr(self, request: LeaderAndIsrRequest, answer: Any) -> None:
+    async def _leader_and_isr_answered(self, request: LeaderAndIsrRequest, answer: Any) -> None:
         errors = leader_and_isr_errors(answer, self.context.topic_names)
         await answered_leader_and_isr(self.context, request.broker_id, errors)
 
-    async def _heard_stop_replica(self, request: StopReplicaRequest, answer: Any) -> None:
-        """Only what was to be deleted is of interest, and only while its topic is being deleted."""
+    async def _stop_replica_answered(self, request: StopReplicaRequest, answer: Any) -> None:
+        """Looks only at deleted replicas of topics whose deletion has begun."""
         deleted = {one.partition for one in request.partitions if one.delete}
         errors = {
             Replica(partition, request.broker_id): error

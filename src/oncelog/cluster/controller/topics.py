@@ -1,4 +1,8 @@
-"""Topics that are made, grow and go."""
+"""Topics that are created, grow and are deleted.
+
+A deletion removes every replica first, then the topic's znodes (Kafka's TopicDeletionManager). It waits while a replica is
+offline or the topic is reassigned.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +34,7 @@ async def change_topics(
     new: Mapping[str, TopicAssignment],
     fresh_ids: Mapping[str, UUID],
 ) -> None:
-    """`/brokers/topics` has others than before. `new` is what the znodes of the new ones say.
+    """Follows a change of `/brokers/topics`. `new` has the assignments of new topics.
 
     A topic without an id gets the one of `fresh_ids`.
     """
@@ -47,7 +51,7 @@ async def change_topics(
 async def take_in(
     context: ControllerContext, assignments: Mapping[str, TopicAssignment], fresh_ids: Mapping[str, UUID]
 ) -> None:
-    """Know these topics. One that has no id gets one in ZooKeeper, too."""
+    """Adds topics to the context. A topic without an id gets one, also in ZooKeeper."""
     nameless = [topic for topic, one in assignments.items() if one.topic_id is None]
     await context.actions.write_all(
         SetTopicAssignment(topic, fresh_ids[topic], assignments[topic].partitions) for topic in nameless
@@ -61,9 +65,9 @@ async def take_in(
 async def change_partitions_of(
     context: ControllerContext, topic: str, assignment: Mapping[int, ReplicaAssignment], existing: Collection[int]
 ) -> None:
-    """The znode of a topic has changed: it may have grown. `existing` are the partitions that have znodes of their own.
+    """Follows a change of a topic's znode: new partitions start. `existing` are the partitions with znodes of their own.
 
-    A topic that is deleted does not grow: its znode is set back to what there is.
+    A topic that is being deleted does not grow: its znode is set back.
     """
     added = {number: one for number, one in assignment.items() if not context.replicas((topic, number))}
     if not added or topic not in context.topics:
@@ -88,7 +92,7 @@ async def _start(context: ControllerContext, partitions: list[TopicPartition]) -
 
 
 async def queue_deletions(context: ControllerContext, topics: Collection[str]) -> None:
-    """Delete what exists of these, once it may be; the orders for the rest are removed."""
+    """Deletes these topics once they may be deleted, and removes the orders for unknown topics."""
     unknown = sorted(set(topics) - context.topics)
     await drop_deletions(context, unknown)
     known = set(topics) & context.topics
@@ -102,7 +106,7 @@ async def drop_deletions(context: ControllerContext, topics: Iterable[str]) -> N
 
 
 def halt(context: ControllerContext, topics: Collection[str], reason: str) -> None:
-    """Those of them whose deletion was ordered wait."""
+    """Lets the deletion of these topics wait."""
     halted = set(topics) & context.to_be_deleted
     context.ineligible_for_deletion |= halted
     for topic in sorted(halted):
@@ -110,7 +114,7 @@ def halt(context: ControllerContext, topics: Collection[str], reason: str) -> No
 
 
 async def resume_for(context: ControllerContext, topics: Collection[str]) -> None:
-    """Go on with these, for what they waited for may be over."""
+    """Resumes the deletion of these topics: the reason to wait may be gone."""
     queued = set(topics) & context.to_be_deleted
     if queued:
         context.ineligible_for_deletion -= queued
@@ -118,7 +122,7 @@ async def resume_for(context: ControllerContext, topics: Collection[str]) -> Non
 
 
 async def fail_deletion(context: ControllerContext, replicas: Collection[Replica]) -> None:
-    """These replicas could not be deleted: their topics wait."""
+    """Marks replicas that were not deleted: their topics wait."""
     failed = [replica for replica in replicas if replica.topic in context.to_be_deleted]
     if failed:
         await change_replicas(context, failed, ReplicaState.DELETION_INELIGIBLE)
@@ -127,14 +131,14 @@ async def fail_deletion(context: ControllerContext, replicas: Collection[Replica
 
 
 async def complete_deletion(context: ControllerContext, replicas: Collection[Replica]) -> None:
-    """These replicas are deleted."""
+    """Marks replicas as deleted."""
     deleted = [replica for replica in replicas if replica.topic in context.to_be_deleted]
     await change_replicas(context, deleted, ReplicaState.DELETION_SUCCESSFUL)
     await resume_deletions(context)
 
 
 async def resume_deletions(context: ControllerContext) -> None:
-    """Take the next step with every topic whose deletion was ordered."""
+    """Takes the next step of every deletion."""
     retried: list[str] = []
     eligible: list[str] = []
     for topic in sorted(context.to_be_deleted):
@@ -169,7 +173,7 @@ async def _start_deletions(context: ControllerContext, topics: list[str]) -> Non
 
 
 async def _delete_replicas(context: ControllerContext, topics: list[str]) -> None:
-    """Those on brokers that are away are left for later. The others stop to follow first, and are then deleted."""
+    """Stops and then deletes the replicas on live brokers. Replicas on other brokers wait."""
     dead: list[Replica] = []
     alive: list[Replica] = []
     waiting: set[str] = set()

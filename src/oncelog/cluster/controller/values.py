@@ -1,4 +1,4 @@
-"""What the controller knows of a partition, a replica and a broker, as values with Kafka's names."""
+"""The controller's values and states of partitions, replicas and brokers, with Kafka's names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TopicPartition = tuple[str, int]
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a leader that was not in sync has made its log whole again (KIP-704). The numbers are those of the wire."""
+    """RECOVERING: the leader comes from an unclean election and has not recovered yet (KIP-704). The numbers are the protocol's."""
 
     RECOVERED = 0
     RECOVERING = 1
@@ -37,7 +37,7 @@ class LeaderAndIsr:
     recovery_state: LeaderRecoveryState
     partition_epoch: int
     controller_epoch: int
-    """That of the controller which wrote it."""
+    """The epoch of the controller that wrote it."""
 
     @classmethod
     def initial(cls, leader: int, isr: tuple[int, ...], controller_epoch: int) -> LeaderAndIsr:
@@ -58,14 +58,14 @@ class LeaderAndIsr:
         return self.new_leader_and_isr(leader, self.isr)
 
     def new_recovering_leader(self, leader: int) -> LeaderAndIsr:
-        """The next state behind an unclean election: nobody but the leader is in sync with it."""
+        """The next state after an unclean election: the leader alone is in sync."""
         return replace(self.new_leader_and_isr(leader, (leader,)), recovery_state=LeaderRecoveryState.RECOVERING)
 
     def new_epoch(self) -> LeaderAndIsr:
         return self.new_leader_and_isr(self.leader, self.isr)
 
     def by(self, controller_epoch: int) -> LeaderAndIsr:
-        """As this controller says it, whoever said it before."""
+        """The same state, written by this controller."""
         return replace(self, controller_epoch=controller_epoch)
 
     def written(self, partition_epoch: int) -> LeaderAndIsr:
@@ -73,7 +73,7 @@ class LeaderAndIsr:
         return replace(self, partition_epoch=partition_epoch)
 
     def same_state(self, other: LeaderAndIsr) -> bool:
-        """Whether all is the same but the epochs of the partition and of the controller."""
+        """Compares all but the epochs of the partition and of the controller."""
         return (self.leader, self.leader_epoch, self.isr, self.recovery_state) == (
             other.leader,
             other.leader_epoch,
@@ -84,7 +84,7 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAssignment:
-    """Where the replicas of a partition are, and which of them a reassignment adds and removes (KIP-455)."""
+    """The replicas of a partition, and those that a reassignment adds and removes (KIP-455)."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -133,7 +133,7 @@ class Replica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
-    """Where a broker listens. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+    """A listener of a broker. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
     listener: str
     host: str
@@ -155,14 +155,14 @@ class RegisteredBroker:
 
 @dataclass(frozen=True, slots=True)
 class TopicAssignment:
-    """What the znode of a topic says. Without an id it was made by a cluster before Kafka 2.8."""
+    """Contents of a topic's znode. A topic of a cluster before Kafka 2.8 has no id."""
 
     topic_id: UUID | None
     partitions: dict[int, ReplicaAssignment]
 
 
 class ApiError(NamedTuple):
-    """What somebody who asked is told instead of an answer."""
+    """An error code and its message, as a client gets them."""
 
     code: ErrorCode
     message: str | None = None

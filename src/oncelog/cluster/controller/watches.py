@@ -1,4 +1,4 @@
-"""What a controller does when ZooKeeper tells it of a change: read what there is, watch on, and take the steps that follow."""
+"""The controller's events for changes in ZooKeeper: read the new state, watch again, and act on it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ from oncelog.cluster.controller.znodes import decode_registration
 from oncelog.cluster.zookeeper.session import NodeChange, Watched
 from oncelog.cluster.zookeeper.znodes import decode_isr_change, decode_log_dir_event, paths
 from oncelog.coordination import Flow
-from oncelog.environment import Random
 
-Serve = Callable[[ControllerTerm, Random], Flow[None]]
+Serve = Callable[[ControllerTerm], Flow[None]]
 
 
-def event_of(watched: Watched, term: ControllerTerm, random: Random) -> ControllerEvent | None:
-    """The event that follows; None for what a controller does not look at."""
+def event_of(watched: Watched, term: ControllerTerm) -> ControllerEvent | None:
+    """The event for a change; None for paths that the controller does not watch."""
     served = _SERVED.get(watched.path)
     if served is not None:
         name, serve = served
-        return ControllerEvent(name, lambda: serve(term, random))
+        return ControllerEvent(name, lambda: serve(term))
     parent, _, name = watched.path.rpartition("/")
     if watched.change is not NodeChange.DATA:
         return None
@@ -46,7 +45,7 @@ def event_of(watched: Watched, term: ControllerTerm, random: Random) -> Controll
     return None
 
 
-async def _change_brokers(term: ControllerTerm, _: Random) -> None:
+async def _change_brokers(term: ControllerTerm) -> None:
     registered = await read_brokers(
         term.zookeeper, await read_levels(term.zookeeper), term.settings.inter_broker_listener
     )
@@ -59,10 +58,10 @@ async def _modify_broker(term: ControllerTerm, broker_id: int) -> None:
         await modify_broker(term.context, decode_registration(broker_id, read))
 
 
-async def _change_topics(term: ControllerTerm, random: Random) -> None:
+async def _change_topics(term: ControllerTerm) -> None:
     names = await term.zookeeper.children(paths.TOPICS, watch=True)
     new = await read_topics(term.zookeeper, [name for name in names if name not in term.context.topics])
-    await change_topics(term.context, names, new, fresh_ids(new, random))
+    await change_topics(term.context, names, new, fresh_ids(new, term.random))
 
 
 async def _modify_topic(term: ControllerTerm, name: str) -> None:
@@ -72,7 +71,7 @@ async def _modify_topic(term: ControllerTerm, name: str) -> None:
         await change_partitions_of(term.context, name, read.partitions, existing)
 
 
-async def _delete_topics(term: ControllerTerm, _: Random) -> None:
+async def _delete_topics(term: ControllerTerm) -> None:
     topics = await term.zookeeper.children(paths.DELETE_TOPICS, watch=True)
     if term.settings.delete_topic_enable:
         await queue_deletions(term.context, topics)
@@ -80,19 +79,19 @@ async def _delete_topics(term: ControllerTerm, _: Random) -> None:
         await drop_deletions(term.context, topics)
 
 
-async def _reassign(term: ControllerTerm, _: Random) -> None:
+async def _reassign(term: ControllerTerm) -> None:
     targets = await read_reassignments(term.zookeeper)
     if targets is not None:
         await reassign_from_znode(term.context, targets)
 
 
-async def _elect_preferred(term: ControllerTerm, _: Random) -> None:
+async def _elect_preferred(term: ControllerTerm) -> None:
     partitions = await read_preferred_elections(term.zookeeper)
     if partitions is not None:
         await elect_from_znode(term.context, partitions)
 
 
-async def _change_isrs(term: ControllerTerm, _: Random) -> None:
+async def _change_isrs(term: ControllerTerm) -> None:
     read = await _notifications(term, paths.ISR_CHANGES)
     changed = dict.fromkeys(partition for one in read_notifications(read, decode_isr_change) for partition in one)
     known = [partition for partition in changed if partition in term.context.leaders]
@@ -100,7 +99,7 @@ async def _change_isrs(term: ControllerTerm, _: Random) -> None:
     await _delete_notifications(term, paths.ISR_CHANGES, read)
 
 
-async def _fail_directories(term: ControllerTerm, _: Random) -> None:
+async def _fail_directories(term: ControllerTerm) -> None:
     read = await _notifications(term, paths.LOG_DIR_EVENTS)
     broker_ids = set(read_notifications(read, decode_log_dir_event))
     await ask_for_failed_directories(term.context, broker_ids)
@@ -114,7 +113,7 @@ async def _notifications(term: ControllerTerm, path: str) -> dict[str, bytes]:
 
 
 async def _delete_notifications(term: ControllerTerm, path: str, read: Mapping[str, bytes]) -> None:
-    """Only those that were served: the next one may be there already."""
+    """Deletes the served notifications only: the next one may be there already."""
     await term.zookeeper.write_all([DeleteNotification(f"{path}/{name}") for name in read])
 
 

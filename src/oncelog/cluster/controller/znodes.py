@@ -79,15 +79,15 @@ def decode_registration(broker_id: int, read: Data) -> RegisteredBroker:
 
 
 def new_topic(topic: str, topic_id: UUID, placement: Placement) -> Create:
-    """NODE_EXISTS says that somebody else was first: TOPIC_ALREADY_EXISTS."""
+    """Creates a topic's znode. NODE_EXISTS means TOPIC_ALREADY_EXISTS."""
     partitions = {number: ReplicaAssignment(replicas) for number, replicas in placement.items()}
     return Create(paths.topic(topic), encode_topic(TopicAssignment(topic_id, partitions)))
 
 
 def grown_topic(topic: str, existing: TopicAssignment, version: int, placement: Placement) -> SetData:
-    """With the version that `existing` was read in: a reassignment that begins meanwhile is not undone.
+    """Adds partitions, if the znode still has the version of `existing`: so a concurrent reassignment is not undone.
 
-    Kafka writes it whatever the version is. BAD_VERSION says to read and place anew.
+    Kafka ignores the version. After BAD_VERSION, read and place again.
     """
     added = {number: ReplicaAssignment(replicas) for number, replicas in placement.items()}
     grown = TopicAssignment(existing.topic_id, existing.partitions | added)
@@ -95,5 +95,5 @@ def grown_topic(topic: str, existing: TopicAssignment, version: int, placement: 
 
 
 def order_to_delete(topic: str) -> Create:
-    """NODE_EXISTS says that it is being deleted already."""
+    """Orders a deletion. NODE_EXISTS means that it is ordered already."""
     return Create(paths.delete_topic(topic))

@@ -45,7 +45,7 @@ from oncelog.cluster.zookeeper.znodes import encode_reassignments, paths
 
 
 class ResignedError(Exception):
-    """This broker is the controller no more: whatever it was about to do is left where it is."""
+    """This broker is no longer the controller: the current event ends here."""
 
 
 class ControllerZooKeeper:
@@ -58,7 +58,7 @@ class ControllerZooKeeper:
         self._is_over = False
 
     def end(self) -> None:
-        """Nothing is asked any more, and whoever waits for an answer gets ResignedError."""
+        """Ends all requests: a flow that waits for an answer gets ResignedError."""
         self._is_over = True
 
     async def ask_all(self, requests: Sequence[Request]) -> list[Result]:
@@ -102,7 +102,7 @@ class ControllerZooKeeper:
         return list(map(outcome, results))
 
     async def read_all(self, read_paths: Sequence[str], *, watch: bool = False) -> list[Data | None]:
-        """What each znode has; None where there is none."""
+        """Reads znodes; None for each that does not exist."""
         results = await self.ask_all([GetData(path, watch) for path in read_paths])
         return [result if isinstance(result, Data) else None for result in results]
 
@@ -131,12 +131,12 @@ def fenced(write: Write, epoch_version: int) -> Multi:
 
 
 def was_fenced(result: Result) -> bool:
-    """Whether the write was refused because another controller was elected."""
+    """Returns True if another controller was elected, and so the write was refused."""
     return isinstance(result, Results) and result.each[0] in (ZooKeeperError.BAD_VERSION, ZooKeeperError.NO_NODE)
 
 
 def outcome(result: Result) -> Outcome:
-    """What came of a fenced write that was not refused for its fence."""
+    """The outcome of a fenced write that passed its check."""
     assert isinstance(result, Results), f"a multi is not answered with {result}"
     assert not was_fenced(result), "nobody decides anything after that"
     match result.each[1]:
@@ -147,7 +147,7 @@ def outcome(result: Result) -> Outcome:
 
 
 def plain_writes(write: ControllerWrite) -> tuple[Write, ...]:
-    """What a write is made of, in order; what comes of it is what comes of the last. What is there already may be."""
+    """The ZooKeeper writes of one write, in order; the last one's outcome counts. Znodes above it may exist already."""
     match write:
         case CreatePartitionState((topic, number), state):
             return (

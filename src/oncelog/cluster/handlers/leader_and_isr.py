@@ -10,7 +10,7 @@ from typing import Any
 from oncelog.broker.request import Request
 from oncelog.broker.storage.topics import INTERNAL_TOPICS
 from oncelog.cluster.membership import ClusterMembership
-from oncelog.cluster.replicas.replicas import Told
+from oncelog.cluster.replicas.replicas import ReplicaOrder
 from oncelog.replication import LeaderAndIsrState
 from oncelog.wire import ErrorCode
 
@@ -23,7 +23,7 @@ async def handle(request: Request, membership: ClusterMembership) -> Any:
     if problem is not None:
         return refusal(request, problem)
     told = [
-        Told(topic.topic_name, topic.topic_id, one.partition_index, _state(one))
+        ReplicaOrder(topic.topic_name, topic.topic_id, one.partition_index, _state(one))
         for topic in body.topic_states
         for one in topic.partition_states
     ]

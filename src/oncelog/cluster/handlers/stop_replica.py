@@ -6,7 +6,7 @@ from typing import Any
 
 from oncelog.broker.request import Request
 from oncelog.cluster.membership import ClusterMembership
-from oncelog.cluster.replicas.replicas import ToStop
+from oncelog.cluster.replicas.replicas import StopReplicaState
 from oncelog.wire import ErrorCode
 
 
@@ -16,7 +16,7 @@ async def handle(request: Request, membership: ClusterMembership) -> Any:
     if problem is not None:
         return refusal(request, problem)
     orders = [
-        ToStop(topic.topic_name, one.partition_index, one.leader_epoch, one.delete_partition)
+        StopReplicaState(topic.topic_name, one.partition_index, one.leader_epoch, one.delete_partition)
         for topic in body.topic_states
         for one in topic.partition_states
     ]

@@ -51,7 +51,7 @@ class RequestDeadline:
             left_ms = self.left_ms
             if left_ms <= 0:
                 return False
-            await within(self._clock, left_ms, topics.heard_of(name))
+            await within(self._clock, left_ms, topics.announcement_of(name))
         return True
 
 

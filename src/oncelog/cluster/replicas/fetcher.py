@@ -1,4 +1,4 @@
-"""Following one leader: what is asked of it, and what its answers do to the logs here."""
+"""Fetches of a follower from one leader, and what the answers change in the logs here."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("oncelog.broker")
 
 FETCH, FETCH_VERSION = 1, 17
-"""The one that Kafka's followers use with inter.broker.protocol.version 3.9."""
+"""The version of Kafka's followers with inter.broker.protocol.version 3.9."""
 LIST_OFFSETS, LIST_OFFSETS_LOWEST, LIST_OFFSETS_HIGHEST = 2, 4, 9
 LATEST, EARLIEST = -1, -2
 PATIENCE_MS = 50
-"""For so long a partition that is to be followed waits for the answer to a fetch that does not name it."""
+"""A new partition waits this long for the answer to a fetch that does not name it."""
 Key = tuple[str, int]
 
 
@@ -130,7 +130,7 @@ class LeaderFetcher:
             self._logs.leave()
 
     def leader_may_be_back(self) -> None:
-        """It is alive, or somewhere else: do not wait any longer."""
+        """Retries at once: the leader is alive again, or has a new address."""
         self._wake()
 
     def stop(self) -> None:
@@ -141,7 +141,7 @@ class LeaderFetcher:
             self._has_more.release(None)
 
     def _now_ms(self) -> int:
-        """Of the clock that nobody sets: a pause that was to be short would last for as long as the time of day goes back."""
+        """Monotonic time: the time of day may be set back, and pauses would last longer."""
         return int(self._broker.clock.monotonic_ms())
 
     def _log(self, key: Key) -> PartitionLog:
@@ -374,12 +374,12 @@ class LeaderFetcher:
                 if key in self._partitions:
                     self._follower.truncated(key, step, self._log(key))
             case AskOffsets(leader_epoch):
-                # Not here: nobody may wait for a leader's answer while the logs are held.
+                # Asked later: the logs must not stay locked during a request to the leader.
                 self._out_of_range[key] = leader_epoch
         return ()
 
     async def _look_for_ends(self) -> None:
-        """Of what the leader does not have: find out where its log begins and ends."""
+        """Asks the leader for the start and end of logs whose fetch offset is out of range."""
         while self._out_of_range:
             key, leader_epoch = self._out_of_range.popitem()
             latest = await self._offset(key, leader_epoch, LATEST)
@@ -401,7 +401,7 @@ class LeaderFetcher:
             await self._carry_out(key, FetchedFromLeader(ErrorCode.none), (step,))
 
     async def _offset(self, key: Key, leader_epoch: int, timestamp: int) -> tuple[ErrorCode, int]:
-        """What the leader says of one of its ends. REQUEST_TIMED_OUT if it does not answer."""
+        """Sends ListOffsets for one end of the leader's log. REQUEST_TIMED_OUT if it does not answer."""
         node = self._members.broker(self._leader_id)
         if node is None:
             return ErrorCode.request_timed_out, -1

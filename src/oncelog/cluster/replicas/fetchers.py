@@ -12,7 +12,7 @@ from oncelog.coordination.internal_topics import java_string_hash
 
 
 class Fetchers:
-    """A partition is followed to one leader at a time. Whoever wants to change its log otherwise stops that first."""
+    """A partition follows one leader at a time. Any other change of its log requires `stop_following` first."""
 
     def __init__(
         self,
@@ -21,7 +21,7 @@ class Fetchers:
         channels: Sequence[Channels],
         settings: ReplicaFetchSettings,
     ) -> None:
-        """Of `channels` there is one for each connection to a leader."""
+        """`channels` has one entry for each connection to a leader."""
         self._broker = broker
         self._members = members
         self._channels = channels
@@ -59,7 +59,7 @@ class Fetchers:
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:
-    """Which of a leader's connections a partition is followed by, as in Kafka's AbstractFetcherManager."""
+    """The number of the connection to a leader that fetches a partition, as in Kafka's AbstractFetcherManager."""
     return ((31 * java_string_hash(topic) + index) & 0x7FFF_FFFF) % count
 
 

@@ -1,6 +1,6 @@
-"""What followers make durable before their leader hears of it: flush.messages and flush.ms hold for them as for a leader.
+"""Flushes of a follower before its next Fetch: flush.messages and flush.ms hold for followers as for a leader.
 
-A leader counts the end that a Fetch names into the high watermark, and by that tells producers and readers that the records stay.
+The leader advances the high watermark by the end offset of the Fetch, and so acknowledges the records to producers and readers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATIENCE_MS = 50
 
 
 class Flushes:
-    """Nobody holds the logs meanwhile: a log may be followed no more, be led or be deleted before its flush is over."""
+    """A flush does not lock its logs: a log may be led or deleted, or follow no leader, before its flush ends."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Flushes:
         partitions: Mapping[TopicPartition, Partition],
         on_end: Callable[[], None],
     ) -> None:
-        """`partitions` has at any time those that are followed. `on_end` hears of each flush that is over."""
+        """`partitions` always has the followed partitions. `on_end` is called after each flush."""
         self._clock = clock
         self._durability = durability
         self._partitions = partitions
@@ -44,7 +44,7 @@ class Flushes:
         return self._partitions[key].log.durability.needs_flush(self._clock.now_ms())
 
     async def make_durable(self, keys: Iterable[TopicPartition]) -> None:
-        """Flush what is due of these, and wait until that is over, or takes too long. Then it goes on by itself."""
+        """Flushes the due partitions, and waits PATIENCE_MS at most. A longer flush goes on by itself."""
         begun = [start(self._flush(some)) for some in self._begin(keys)]
         if not begun:
             return
@@ -56,7 +56,7 @@ class Flushes:
             patience.end()
 
     def _begin(self, keys: Iterable[TopicPartition]) -> Collection[Sequence[TopicPartition]]:
-        """What is due and not under way, apart for each directory: one disk does not wait for another."""
+        """Groups the due partitions by directory: no disk waits for another."""
         due: defaultdict[DataDirectory, list[TopicPartition]] = defaultdict(list)
         for key in keys:
             if key in self._partitions and key not in self._under_way and self.is_due(key):

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from oncelog.cluster.channel import ChannelError
 from oncelog.coordination import Parked, sleep, start
+from oncelog.replication import AlterPartitionAnswer
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 if TYPE_CHECKING:
@@ -22,13 +23,14 @@ logger = logging.getLogger("oncelog.broker")
 
 API_KEY, LOWEST, HIGHEST = 56, 2, 3
 PAUSE_MS = 50
-"""Before the controller is asked again that did not answer, as in Kafka's AlterPartitionManager."""
+"""Pause before a retry, as in Kafka's AlterPartitionManager."""
 UNKNOWN_BROKER_EPOCH = -1
+NOT_ATTEMPTED = AlterPartitionAnswer(ErrorCode.operation_not_attempted)
 
 
 @dataclass(frozen=True, slots=True)
 class InSyncChange:
-    """What the leader of a partition wants its in-sync set to be."""
+    """The in-sync set that the leader of a partition requests."""
 
     topic_id: UUID
     index: int
@@ -37,26 +39,14 @@ class InSyncChange:
     leader_recovery_state: int
     partition_epoch: int
     broker_epochs: Mapping[int, int] = field(default_factory=dict)
-    """Under which epochs members have caught up. One that has started since may have lost what it had (KIP-903)."""
+    """The broker epoch under which each member caught up. A broker that restarted since may have lost records (KIP-903)."""
 
 
-@dataclass(frozen=True, slots=True)
-class InSyncState:
-    """What the controller says that it is now."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    leader_recovery_state: int
-    partition_epoch: int
-
-
-Outcome = InSyncState | ErrorCode
 _Key = tuple[UUID, int]
 
 
 class InSyncChanges:
-    """One request is under way at a time, and holds all that was asked for meanwhile."""
+    """One request is under way at a time. It has all changes that came during the one before."""
 
     def __init__(
         self,
@@ -74,47 +64,47 @@ class InSyncChanges:
         self._channels = channels
         self._timeout_ms = timeout_ms
         self._epoch = epoch
-        self._waiting: dict[_Key, tuple[InSyncChange, Parked[Outcome]]] = {}
+        self._waiting: dict[_Key, tuple[InSyncChange, Parked[AlterPartitionAnswer]]] = {}
         self._is_asking = False
 
-    def ask(self, change: InSyncChange) -> Parked[Outcome]:
+    def ask(self, change: InSyncChange) -> Parked[AlterPartitionAnswer]:
         """Released with what the controller answers; OPERATION_NOT_ATTEMPTED while another change of the partition is under way."""
         key = change.topic_id, change.index
         if key in self._waiting:
-            return Parked.ready(ErrorCode.operation_not_attempted)
-        outcome: Parked[Outcome] = Parked()
-        self._waiting[key] = change, outcome
+            return Parked.ready(NOT_ATTEMPTED)
+        answer: Parked[AlterPartitionAnswer] = Parked()
+        self._waiting[key] = change, answer
         if not self._is_asking:
             start(self._ask_all())
-        return outcome
+        return answer
 
     def withdraw(self, topic_id: UUID, index: int) -> None:
-        """Whoever asked leads no more, and would not hear that it was carried out: under the same epoch it may lead again.
+        """Withdraws a change when the replica stops leading: it may lead again under the same epoch, and would miss the answer.
 
-        What is under way is of an earlier life of this broker by then, and the controller refuses it.
+        A request under way has an older broker epoch by then, and the controller refuses it.
         """
         found = self._waiting.pop((topic_id, index), None)
         if found is not None:
-            _, outcome = found
-            outcome.release(ErrorCode.operation_not_attempted)
+            _, answer = found
+            answer.release(NOT_ATTEMPTED)
 
     async def _ask_all(self) -> None:
         self._is_asking = True
         while self._waiting:
             asked = dict(self._waiting)
-            outcomes = await self._outcomes([change for change, _ in asked.values()])
-            if outcomes is None:
+            answers = await self._answers([change for change, _ in asked.values()])
+            if answers is None:
                 await sleep(self._clock, PAUSE_MS)
                 continue
             for key, one in asked.items():
                 if self._waiting.get(key) is one:
                     del self._waiting[key]
-                    _, outcome = one
-                    outcome.release(outcomes.get(key, ErrorCode.unknown_server_error))
+                    _, answer = one
+                    answer.release(answers.get(key, AlterPartitionAnswer(ErrorCode.unknown_server_error)))
         self._is_asking = False
 
-    async def _outcomes(self, changes: list[InSyncChange]) -> Mapping[_Key, Outcome] | None:
-        """None if nothing was decided: the controller is another one, or cannot be reached."""
+    async def _answers(self, changes: list[InSyncChange]) -> Mapping[_Key, AlterPartitionAnswer] | None:
+        """None if the controller is another one, or cannot be reached."""
         node = self._members.broker(self._members.controller_id)
         if node is None:
             return None
@@ -129,7 +119,7 @@ class InSyncChanges:
             logger.info("the controller refused %d changed in-sync sets: %s", len(changes), answer.error_code.name)
             return None
         return {
-            (topic.topic_id, one.partition_index): _outcome(one) for topic in answer.topics for one in topic.partitions
+            (topic.topic_id, one.partition_index): _answer(one) for topic in answer.topics for one in topic.partitions
         }
 
     def _body(self, version: int, changes: list[InSyncChange]) -> Any:
@@ -164,14 +154,8 @@ class InSyncChanges:
         )
 
 
-def _outcome(answered: Any) -> Outcome:
-    error: ErrorCode = answered.error_code
+def _answer(data: Any) -> AlterPartitionAnswer:
+    error: ErrorCode = data.error_code
     if error is not ErrorCode.none:
-        return error
-    return InSyncState(
-        answered.leader_id,
-        answered.leader_epoch,
-        answered.isr,
-        answered.leader_recovery_state,
-        answered.partition_epoch,
-    )
+        return AlterPartitionAnswer(error)
+    return AlterPartitionAnswer(error, data.leader_epoch, data.partition_epoch, data.isr)

@@ -1,4 +1,4 @@
-"""This broker's replica of one partition: what the controller wants it to be, and who waits for the others to have what it has."""
+"""This broker's replica of one partition: leader or follower, and the requests that wait for replication."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.leaders import UNTOLD
 from oncelog.broker.storage.leading import FollowerId
 from oncelog.broker.storage.partition import Partition, ReplicaRole
-from oncelog.cluster.replicas.in_sync_changes import InSyncChange, InSyncState
+from oncelog.cluster.replicas.in_sync_changes import InSyncChange
 from oncelog.coordination import Parked, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
@@ -38,13 +38,13 @@ ASKED_AGAIN_AFTER_MS = 100
 
 
 class Surroundings(NamedTuple):
-    """What every replica needs to know."""
+    """The parts of the broker that every replica uses."""
 
     clock: Clock
     node_id: int
     lag_time_max_ms: int
     members: ClusterMembers
-    """Those that are alive."""
+    """The live brokers."""
     changes: InSyncChanges
     min_in_sync: Callable[[str], int]
     """min.insync.replicas of the topic of this name."""
@@ -63,7 +63,7 @@ class HostedReplica:
         self._waiting: list[tuple[int, int, Parked[ErrorCode]]] = []
         self._number = 0
 
-    # --- what the controller says
+    # --- orders of the controller
 
     def lead(self, told: LeaderAndIsrState) -> None:
         """Lead under this epoch from now on. Nothing fetches for the replica any more."""
@@ -84,7 +84,7 @@ class HostedReplica:
         partition.wake()
 
     def follow(self, told: LeaderAndIsrState) -> None:
-        """Follow another broker, or nobody, from now on."""
+        """Follows another broker, or none."""
         partition = self.partition
         self.state.follow(told)
         partition.leader_epoch = told.leader_epoch
@@ -94,7 +94,7 @@ class HostedReplica:
         partition.wake()
 
     def stop(self) -> None:
-        """Lead no more, and follow nobody: nobody is served from it."""
+        """Neither leads nor follows, and serves no request."""
         self.state.resign()
         self._surroundings.changes.withdraw(self.partition.topic_id, self.partition.index)
         self.partition.resign()
@@ -103,12 +103,12 @@ class HostedReplica:
         self.partition.wake()
 
     def go_offline(self) -> None:
-        """The log can be neither read nor written any more. Nobody knows what of it the others have."""
+        """Stops the replica of a failed log. Waiting requests get KAFKA_STORAGE_ERROR: the state of other replicas is unknown."""
         waiting, self._waiting = self._waiting, []
         self.stop()
         self.partition.answer([(one, ErrorCode.kafka_storage_error) for _, _, one in waiting])
 
-    # --- what a leader is asked
+    # --- requests to the leader
 
     def grown(self) -> None:
         self._advance()
@@ -153,7 +153,7 @@ class HostedReplica:
 
     @property
     def above_min_isr(self) -> int:
-        """How many more are in sync than have to be; negative where acks=all is refused."""
+        """Size of the in-sync set minus min.insync.replicas; negative if acks=all is refused."""
         return self.state.above_min_isr(self._min_in_sync)
 
     def limit_offset(self, isolation_level: int) -> int:
@@ -177,7 +177,7 @@ class HostedReplica:
         return waiting
 
     def shrink(self) -> None:
-        """Have replicas leave the in-sync set that have not caught up for too long."""
+        """Removes replicas from the in-sync set that have not caught up for replica.lag.time.max.ms."""
         log = self.partition.log
         asked = self.state.shrinking(log.log_end_offset, self._now_ms)
         if asked is not None:
@@ -188,7 +188,7 @@ class HostedReplica:
 
     @property
     def _now_ms(self) -> int:
-        """Of the clock that nobody sets: else all followers are late when the time of day is set forward, and none when back."""
+        """Monotonic time: with the time of day, setting the clock forward would make all followers late."""
         return int(self._surroundings.clock.monotonic_ms())
 
     @property
@@ -252,37 +252,31 @@ class HostedReplica:
             asked.partition_epoch,
             self.state.broker_epochs(asked.new_isr),
         )
-        outcome = await self._surroundings.changes.ask(change)
-        while (after := self._answered(asked, outcome)) is AfterAnswer.RETRY:
+        answer = await self._surroundings.changes.ask(change)
+        while (after := self._answered(asked, answer)) is AfterAnswer.RETRY:
             await sleep(self._surroundings.clock, ASKED_AGAIN_AFTER_MS)
             if self.state.state.asked is not asked:
                 # The partition has gone on meanwhile, or is here no more.
                 return
-            outcome = await self._surroundings.changes.ask(change)
+            answer = await self._surroundings.changes.ask(change)
         if after is AfterAnswer.COMMITTED:
             logger.info("%s: in sync are %s", self.partition, _listed(self.state.state.isr))
             self._advance()
         else:
             logger.info("%s: the in-sync set was not changed: %s", self.partition, after.value)
 
-    def _answered(self, asked: AlterPartition, outcome: InSyncState | ErrorCode) -> AfterAnswer:
-        """Take it, and count it as Kafka does: what was asked for, and every refusal, also where it is tried again."""
+    def _answered(self, asked: AlterPartition, answer: AlterPartitionAnswer) -> AfterAnswer:
+        """Applies an answer, and counts it as Kafka does: each change, and each refusal even if it is retried."""
         before, counts = self.state.state, self._surroundings.counts
-        after = self.state.answered(asked, _answer(outcome))
+        after = self.state.answered(asked, answer)
         if before.asked == asked:
-            if isinstance(outcome, ErrorCode):
+            if answer.error is not ErrorCode.none:
                 counts.failed += 1
             elif after is AfterAnswer.COMMITTED and before.state is IsrState.PENDING_EXPAND:
                 counts.expands += 1
             elif after is AfterAnswer.COMMITTED:
                 counts.shrinks += 1
         return after
-
-
-def _answer(outcome: InSyncState | ErrorCode) -> AlterPartitionAnswer:
-    if isinstance(outcome, ErrorCode):
-        return AlterPartitionAnswer(outcome)
-    return AlterPartitionAnswer(ErrorCode.none, outcome.leader_epoch, outcome.partition_epoch, outcome.isr)
 
 
 def _listed(brokers: Iterable[int]) -> str:

@@ -1,4 +1,4 @@
-"""What the controller wants of this broker's replicas, carried out one order after the other."""
+"""The controller's orders to this broker's replicas, LeaderAndIsr and StopReplica, carried out one after the other."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ EPOCH_DURING_DELETE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What LeaderAndIsr says of one partition."""
+class ReplicaOrder:
+    """One partition of a LeaderAndIsr request."""
 
     topic: str
     topic_id: UUID
@@ -52,8 +52,8 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class ToStop:
-    """What StopReplica says of one partition."""
+class StopReplicaState:
+    """One partition of a StopReplica request."""
 
     topic: str
     index: int
@@ -66,7 +66,7 @@ class ToStop:
 
 
 class Leads(Protocol):
-    """Who has to know which partitions this broker leads, and when others are led by somebody else."""
+    """Listener for changes of leadership."""
 
     def elected(self, partition: Partition, leader_epoch: int) -> None: ...
 
@@ -100,43 +100,45 @@ class Replicas:
         self._is_handing_over = False
 
     def hand_over(self) -> None:
-        """This broker is about to stop: it joins no in-sync set any more.
+        """Keeps this broker out of in-sync sets before it stops.
 
-        Once it had caught up with who leads next, nothing would be committed there from its stop until all know that it is gone.
+        If it were in sync with the next leader, that leader could commit nothing between its stop and its removal.
         """
         self._is_handing_over = True
 
     def led(self) -> Iterator[HostedReplica]:
-        """Those that this broker leads."""
+        """Replicas that lead their partitions."""
         return (replica for replica in tuple(self._replicas.values()) if replica.partition.role is ReplicaRole.LEADER)
 
-    async def become(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
-        """Lead or follow; what became of each, in the same order.
+    async def become(self, orders: Sequence[ReplicaOrder], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
+        """Carries out LeaderAndIsr. Returns an error for each partition, in the same order.
 
-        `partition_counts` has the coordinators' topics: where a group or a transactional id belongs depends on all partitions,
-        also on those of which nobody has told yet.
+        `partition_counts` has the coordinators' topics: a group or transactional id maps to one of all partitions of its topic,
+        also of those without an order yet.
 
-        Of a partition that is named twice the last counts, as in Kafka.
+        If a partition is named twice, the last counts, as in Kafka.
 
         Errors: stale_controller_epoch for a leader epoch that is not new, inconsistent_topic_id, kafka_storage_error,
-        unknown_topic_or_partition for a partition that has no replica here, or that there cannot be; invalid_topic_exception
+        unknown_topic_or_partition for a partition without a replica here, or an impossible one; invalid_topic_exception
         and unknown_topic_id for such topics.
 
-        What was begun is carried out, also where whoever asked is gone.
+        An order that has begun is carried out, even if its connection is gone.
         """
-        last = {one.key: one for one in told}
+        last = {one.key: one for one in orders}
         errors = await start(self._become_all(list(last.values()), partition_counts))
         by_key = dict(zip(last, errors, strict=True))
-        return [by_key[one.key] for one in told]
+        return [by_key[one.key] for one in orders]
 
-    async def _become_all(self, told: Sequence[Told], partition_counts: Mapping[UUID, int]) -> list[ErrorCode]:
+    async def _become_all(
+        self, orders: Sequence[ReplicaOrder], partition_counts: Mapping[UUID, int]
+    ) -> list[ErrorCode]:
         await self._orders.enter()
         try:
-            impossible = self._impossible(told)
-            await self._make_way([one for one in told if one.key not in impossible])
-            decided = [self._decide(one, impossible.get(one.key)) for one in told]
+            impossible = self._impossible(orders)
+            await self._make_way([one for one in orders if one.key not in impossible])
+            decided = [self._decide(one, impossible.get(one.key)) for one in orders]
             changing = [
-                one for one, (becomes, _) in zip(told, decided, strict=True) if becomes is not Becomes.UNCHANGED
+                one for one, (becomes, _) in zip(orders, decided, strict=True) if becomes is not Becomes.UNCHANGED
             ]
             await self._topics.host([one.replica for one in changing if not self._is_here(one)])
             for topic_id in {one.topic_id for one in changing}:
@@ -145,7 +147,7 @@ class Replicas:
             self._topics.reach(partition_counts)
             turn = Turn(self._clock)
             errors = []
-            for one, (becomes, error) in zip(told, decided, strict=True):
+            for one, (becomes, error) in zip(orders, decided, strict=True):
                 errors.append(error if becomes is Becomes.UNCHANGED else self._become(one, becomes))
                 if turn.is_over:
                     await turn.rest()
@@ -153,11 +155,11 @@ class Replicas:
         finally:
             self._orders.leave()
 
-    def _impossible(self, told: Sequence[Told]) -> dict[tuple[str, int], ErrorCode]:
-        """What there cannot be of it."""
-        check = OrderCheck(self._topics, len(told))
+    def _impossible(self, orders: Sequence[ReplicaOrder]) -> dict[tuple[str, int], ErrorCode]:
+        """Errors for impossible topics and partitions."""
+        check = OrderCheck(self._topics, len(orders))
         by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
-        for one in told:
+        for one in orders:
             by_topic[one.topic, one.topic_id].append(one.index)
         found: dict[tuple[str, int], ErrorCode] = {}
         for (name, topic_id), indexes in by_topic.items():
@@ -167,14 +169,13 @@ class Replicas:
             found |= {(name, index): error for index in indexes if index not in possible}
         return found
 
-    async def _make_way(self, told: Sequence[Told]) -> None:
-        """Delete what is here of topics whose names have become those of others.
+    async def _make_way(self, orders: Sequence[ReplicaOrder]) -> None:
+        """Deletes replicas of topics whose names belong to newer topics.
 
-        A topic may be deleted while this broker is away and its replica has been given to another one: then nobody tells it
-        to delete that. A replica that a controller has claimed since this broker was registered stays, whatever a late order
-        says; ZooKeeper has not been older since.
+        While this broker is away, its replica may move to another broker, and the topic be deleted: then no StopReplica comes.
+        A replica that a controller has claimed since this broker was registered stays, whatever a late order says.
         """
-        left_over = [one for one in told if self._is_left_over(one)]
+        left_over = [one for one in orders if self._is_left_over(one)]
         if not left_over:
             return
         try:
@@ -183,42 +184,42 @@ class Replicas:
             return
         await self._topics.take_names([one.replica for one in left_over if ids[one.topic] == one.topic_id])
 
-    def _is_left_over(self, told: Told) -> bool:
-        partition = self._partition(told)
+    def _is_left_over(self, order: ReplicaOrder) -> bool:
+        partition = self._partition(order)
         if partition is None or partition.role is ReplicaRole.LEAVING:
             return False
-        return partition.topic_id != told.topic_id and partition not in self._replicas
+        return partition.topic_id != order.topic_id and partition not in self._replicas
 
-    def _decide(self, told: Told, problem: ErrorCode | None) -> tuple[Becomes, ErrorCode]:
+    def _decide(self, order: ReplicaOrder, problem: ErrorCode | None) -> tuple[Becomes, ErrorCode]:
         if problem is not None:
             return Becomes.UNCHANGED, problem
-        partition = self._partition(told)
+        partition = self._partition(order)
         if partition is None or partition.role is ReplicaRole.LEAVING:
-            return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
-        if partition.topic_id != told.topic_id:
+            return decide(order.state, self._node_id, NO_EPOCH, NO_EPOCH)
+        if partition.topic_id != order.topic_id:
             return Becomes.UNCHANGED, ErrorCode.inconsistent_topic_id
         if partition.is_offline:
             return Becomes.UNCHANGED, ErrorCode.kafka_storage_error
         replica = self._replicas.get(partition)
         if replica is None:
-            return decide(told.state, self._node_id, NO_EPOCH, NO_EPOCH)
-        return decide(told.state, self._node_id, replica.state.leader_epoch, replica.state.partition_epoch)
+            return decide(order.state, self._node_id, NO_EPOCH, NO_EPOCH)
+        return decide(order.state, self._node_id, replica.state.leader_epoch, replica.state.partition_epoch)
 
-    def _partition(self, told: Told | ToStop) -> Partition | None:
-        """What is here of a partition, of whichever topic of that name."""
-        return self._topics.replica(told.topic, told.index)
+    def _partition(self, order: ReplicaOrder | StopReplicaState) -> Partition | None:
+        """This broker's replica under that name, whatever its topic id."""
+        return self._topics.replica(order.topic, order.index)
 
-    def _is_here(self, told: Told) -> bool:
-        partition = self._partition(told)
+    def _is_here(self, order: ReplicaOrder) -> bool:
+        partition = self._partition(order)
         return partition is not None and partition.role is not ReplicaRole.LEAVING
 
-    def _become(self, told: Told, becomes: Becomes) -> ErrorCode:
-        partition = self._partition(told)
+    def _become(self, order: ReplicaOrder, becomes: Becomes) -> ErrorCode:
+        partition = self._partition(order)
         if partition is None or partition.is_offline:
             return ErrorCode.kafka_storage_error
         replica = self._replicas.setdefault(partition, HostedReplica(partition, self._surroundings))
-        state = told.state
-        # First: whoever waits for what this broker leads no more is answered at once, and told who does.
+        state = order.state
+        # First: waiting requests are answered at once with the new leader.
         partition.leadership = _newer(partition.leadership, state)
         try:
             if becomes is Becomes.LEADER:
@@ -227,11 +228,11 @@ class Replicas:
                 )
                 replica.lead(state)
                 if not has_led_all_along:
-                    # Who goes on leading has nothing to load. Where an epoch is missing, another one may have led, and gone on
-                    # with what is coordinated here under an epoch above the one that this coordinator knows.
+                    # A leader that stays has nothing to load. In a skipped epoch another broker may have led, and its
+                    # coordinator may have written records that this one has not loaded.
                     self._leads.elected(partition, state.leader_epoch)
             else:
-                # Its leader would tell it for ever that the epoch is out of range.
+                # With an impossible epoch its fetches would fail for ever.
                 partition.log.check_epochs(state.leader_epoch)
                 replica.follow(state)
                 self._leads.resigned(partition, state.leader_epoch)
@@ -242,20 +243,20 @@ class Replicas:
             return ErrorCode.kafka_storage_error
         return ErrorCode.none
 
-    async def stop(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
-        """Lead and follow no more, and delete what is to be deleted; what became of each, in the same order.
+    async def stop(self, orders: Sequence[StopReplicaState]) -> list[ErrorCode]:
+        """Carries out StopReplica. Returns an error for each partition, in the same order.
 
-        Of a partition that is named twice the last counts, as in Kafka.
+        If a partition is named twice, the last counts, as in Kafka.
 
-        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. What was begun is carried
-        out, also where whoever asked is gone.
+        Errors: fenced_leader_epoch for one that is older than what is known, kafka_storage_error. An order that has
+        begun is carried out, even if its connection is gone.
         """
         last = {one.key: one for one in orders}
         errors = await start(self._stop_all(list(last.values())))
         by_key = dict(zip(last, errors, strict=True))
         return [by_key[one.key] for one in orders]
 
-    async def _stop_all(self, orders: Sequence[ToStop]) -> list[ErrorCode]:
+    async def _stop_all(self, orders: Sequence[StopReplicaState]) -> list[ErrorCode]:
         await self._orders.enter()
         try:
             errors = [self._stop_problem(one) for one in orders]
@@ -280,15 +281,15 @@ class Replicas:
             self._orders.leave()
 
     def went_offline(self, partition: Partition) -> None:
-        """Its log directory has failed, or its log is damaged: this broker leads it no more, and follows nobody."""
+        """Stops the replica: its log directory has failed, or its log is damaged."""
         replica = self._replicas.pop(partition, None)
         if replica is not None:
             replica.go_offline()
         start(self._fetchers.stop_following([partition]))
 
     async def step_down(self) -> None:
-        """Lead and follow nothing, and forget what was told: whatever the controller says next is news."""
-        # At once: an order that is under way may wait for ZooKeeper, and this broker has lost it.
+        """Neither leads nor follows anything, and forgets all leader epochs: the next order is always new."""
+        # At once: an order under way may wait for ZooKeeper, and the session is lost.
         self._stop_each()
         await self._orders.enter()
         try:
@@ -304,7 +305,7 @@ class Replicas:
             replica.stop()
             self._leads.resigned(replica.partition, None)
 
-    def _stop_problem(self, order: ToStop) -> ErrorCode:
+    def _stop_problem(self, order: StopReplicaState) -> ErrorCode:
         partition = self._partition(order)
         if partition is None:
             return ErrorCode.none
@@ -317,7 +318,7 @@ class Replicas:
         return ErrorCode.fenced_leader_epoch
 
     def members_changed(self) -> None:
-        """Of who is not alive nobody waits for the log start offset."""
+        """Wakes led partitions: a broker that is gone no longer holds the low watermark back."""
         alive = {node.node_id for node in self._surroundings.members.brokers()}
         if alive != self._alive:
             self._alive = alive
@@ -325,7 +326,7 @@ class Replicas:
                 replica.partition.wake()
 
     def shrink(self) -> None:
-        """Look for replicas that have not caught up for too long."""
+        """Checks every led partition for late replicas."""
         for replica in self.led():
             replica.shrink()
 
@@ -334,9 +335,9 @@ class Replicas:
 
 
 def _newer(known: Leadership, told: LeaderAndIsrState) -> Leadership:
-    """What clients are told of a partition that they know.
+    """The newer of two leaderships for metadata.
 
-    UpdateMetadata says the same, but comes later: meanwhile a broker that leads no more would send them to itself.
+    UpdateMetadata comes later than LeaderAndIsr: until then a former leader would name itself.
     """
     if known is UNKNOWN or told.leader_epoch <= known.leader_epoch:
         return known

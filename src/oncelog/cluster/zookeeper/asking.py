@@ -1,4 +1,4 @@
-"""Asking ZooKeeper until it has answered."""
+"""Requests to ZooKeeper, repeated until they are answered."""
 
 from __future__ import annotations
 
@@ -41,20 +41,25 @@ async def ask(zookeeper: ZooKeeper, request: Request) -> Result:
 
 
 async def catch_up(zookeeper: ZooKeeper) -> bool:
-    """Whichever server carries out this write, or finds that it cannot be, has heard of all that was written before.
+    """Brings the server up to date: one that answers a write, even with an error, has all earlier writes.
 
-    What is read next is not older: a server that is behind knows no new topic, and no new controller. Raises SessionEndedError.
+    Without it, a server that is behind lacks new topics and a new controller. Raises SessionEndedError.
     """
     return await ask(zookeeper, Create(paths.TOPICS)) is not ZooKeeperError.SYSTEM_ERROR
 
 
+async def ask_in_any_session(zookeeper: ZooKeeper, request: Request) -> Result:
+    """The result, also across sessions: for reads, and for writes that belong to no session and may be made twice."""
+    return await _repeated(zookeeper, request, zookeeper.submit(request))
+
+
 async def read_each(zookeeper: ZooKeeper, requests: Sequence[Reading]) -> list[Result]:
-    """The answers, in whichever session they come. All requests are under way at once."""
+    """The results, also across sessions. All requests are under way at once."""
     under_way = [zookeeper.submit(request) for request in requests]
-    return [await _read(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
+    return [await _repeated(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
 
 
-async def _read(zookeeper: ZooKeeper, request: Reading, under_way: Parked[Result]) -> Result:
+async def _repeated(zookeeper: ZooKeeper, request: Request, under_way: Parked[Result]) -> Result:
     result = await under_way
     while result in (ZooKeeperError.SESSION_EXPIRED, ZooKeeperError.CONNECTION_LOSS):
         result = await zookeeper.submit(request)
@@ -62,7 +67,7 @@ async def _read(zookeeper: ZooKeeper, request: Reading, under_way: Parked[Result
 
 
 async def within(clock: Clock, timeout_ms: float, under_way: Parked[T]) -> T | None:
-    """What comes of it, or None when the time is over: it goes on, and nobody waits for it."""
+    """Waits for a value, `timeout_ms` at most; None when the time is over. The work itself goes on."""
     over: Parked[T | None] = Parked()
 
     def release(value: T | None) -> None:

@@ -1,4 +1,8 @@
-"""A client's side of its sessions, whoever carries the requests: what waits, what is under way, and the watches."""
+"""The client's side of a session, without the connection: waiting requests, requests under way, and watches.
+
+ZooKeeper ends the connection at a request larger than `jute.maxbuffer`, without an answer. A repeated request would never get
+through, nor would the others on the connection; so such a request is refused here.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +40,9 @@ class Phase(Enum):
 
 
 class Conversation:
-    """A `ZooKeeper` that lacks only the connection: it is told what happens to that.
+    """A `ZooKeeper` without the connection: its owner reports what happens to that.
 
-    `send` carries a request to the server; there is a connection whenever it is called.
+    `send` carries a request to the server. It is called only while there is a connection.
     """
 
     def __init__(self, send: Callable[[Request], None]) -> None:
@@ -63,7 +67,7 @@ class Conversation:
             case Phase.CONNECTING:
                 self._waiting.append((request, parked))
             case Phase.CLOSED:
-                # Nobody is called back any more.
+                # A closed client calls nothing back.
                 pass
         return parked
 
@@ -110,13 +114,13 @@ class Conversation:
 
     def _release(self, requests: Iterable[tuple[Request, Parked[Result]]], error: ZooKeeperError) -> None:
         for _, parked in requests:
-            # Whoever heard of the last one may have closed the client.
+            # The callback of the last one may have closed the client.
             if self.phase is not Phase.CLOSED:
                 parked.release(error)
 
 
 class ConversationClient(ABC):
-    """What every client hands on to its conversation. Who sees to the connection, adds `close` and makes it a `ZooKeeper`."""
+    """Base of the clients: delegates to a conversation. A subclass adds the connection and `close`, and is a `ZooKeeper`."""
 
     def __init__(self) -> None:
         self._conversation = Conversation(self._send)
@@ -150,7 +154,7 @@ class ConversationClient(ABC):
 
 
 def refusal(request: Request) -> Result | None:
-    """The answer to a request that is not to be sent: nothing is done. None for one that ZooKeeper takes."""
+    """The error for a request that is too large; None for one that may be sent."""
     size_bytes = sum(map(_size_bytes, request.writes)) if isinstance(request, Multi) else _size_bytes(request)
     if size_bytes <= REQUEST_BYTES_MAX:
         return None

@@ -1,4 +1,4 @@
-"""What may be asked of ZooKeeper, and what it answers; no way to ask it.
+"""Requests to ZooKeeper and their results as values, and the port of a client.
 
 Names and rules are those of ZooKeeper's client protocol (zookeeper.jute, KeeperException). An error is a value.
 """
@@ -17,7 +17,7 @@ ANY_VERSION = -1
 
 
 class ZooKeeperError(Enum):
-    """Why a request was not carried out. After CONNECTION_LOSS nobody knows whether it was."""
+    """Why a request failed. After CONNECTION_LOSS it may have been carried out."""
 
     NO_NODE = auto()
     NODE_EXISTS = auto()
@@ -90,7 +90,7 @@ class GetData:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """With `watch` the node's making is heard of, too. The answer to a node that is not there is NO_NODE."""
+    """With `watch` the creation of a missing node is reported, too. The result for a missing node is NO_NODE."""
 
     path: str
     watch: bool = False
@@ -125,14 +125,14 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Of Delete, SetData, Check and Exists; `stat` is that of the node, where it has one afterwards."""
+    """Result of Delete, SetData, Check and Exists; `stat` is the node's, if it exists afterwards."""
 
     stat: Stat | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """Of a node without data it is empty."""
+    """Result of GetData; `data` is empty for a node without data."""
 
     data: bytes
     stat: Stat
@@ -148,7 +148,7 @@ class Children:
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Of a multi, one for each write. If one is an error, all are, and nothing was done."""
+    """Result of a multi, one for each write. If one is an error, all are, and nothing was done."""
 
     each: tuple[Created | Done | ZooKeeperError, ...]
 
@@ -157,7 +157,7 @@ Result = Created | Done | Data | Children | Results | ZooKeeperError
 
 
 class NodeChange(Enum):
-    """What a watch has seen."""
+    """The kind of change that a watch reports."""
 
     CREATED = auto()
     DELETED = auto()
@@ -167,10 +167,10 @@ class NodeChange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A watch hears once, and is gone. Of a node that changes before its next reading only the first change is heard.
+    """An event of a watch. A watch fires once: further changes before the next read are not reported.
 
-    What a client has missed without a connection it hears with the next one, as the difference that it makes: a node that was
-    deleted and made again has changed its DATA.
+    Changes during a lost connection are reported on the next one as their net effect: a node that was deleted and created again
+    has changed its DATA.
     """
 
     path: str
@@ -186,7 +186,7 @@ class ZooKeeperSessionState(Enum):
     session has not expired yet. That it has is only known from a server, however long there is none.
     """
     EXPIRED = auto()
-    """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED tells of it."""
+    """Its ephemeral nodes and watches are gone. A new session begins by itself; CONNECTED reports it."""
 
 
 class ZooKeeper(Protocol):
@@ -208,16 +208,15 @@ class ZooKeeper(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """That of the session, which the servers may have made another than was asked for."""
+        """The session timeout, as the servers decided it."""
         ...
 
     @property
-    def unheard_ms(self) -> float:
-        """How long ago the newest of those requests was sent that a server has answered: since then the servers may have heard
-        nothing of this client.
+    def silence_ms(self) -> float:
+        """Time since the newest answered request was sent: the servers may have received nothing since.
 
-        The session does not expire before this is `session_timeout_ms`, unless the server that answers has lost its leader: it
-        goes on without for syncLimit times tickTime at most.
+        The session does not expire before this is `session_timeout_ms`, unless the answering server has lost its leader: it
+        goes on alone for syncLimit times tickTime at most.
         """
         ...
 

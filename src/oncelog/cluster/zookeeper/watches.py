@@ -1,4 +1,4 @@
-"""The watches that a session has. A server forgets them with the connection, and a client brings them to the next one."""
+"""The watches of a session, and their listeners. A server forgets watches with the connection; the client sets them again."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Watches:
     def __init__(self) -> None:
         self.data: dict[str, None] = {}
         self.exists: dict[str, None] = {}
-        """Of nodes that were not there."""
+        """Watches on nodes that did not exist."""
         self.children: dict[str, None] = {}
 
     def answered(self, request: Request, result: Result) -> None:
@@ -43,9 +43,9 @@ class Watches:
                 self.children[path] = None
 
     def take(self, change: NodeChange, path: str) -> bool:
-        """Whether anybody waits for this change, who then does no more.
+        """Removes the watches that a change fires. Returns False if there is none.
 
-        Of a node that is deleted a server may tell twice where its data and its children were watched.
+        A server may report a deletion twice if both data and children were watched.
         """
         kinds: tuple[dict[str, None], ...]
         match change:
@@ -71,7 +71,7 @@ HearSession = Callable[["ZooKeeperSessionState"], None]
 
 
 class Watchers:
-    """Takes the client's two callbacks: nobody else sets them."""
+    """Sets the client's two callbacks, and calls all listeners."""
 
     def __init__(self, zookeeper: ZooKeeper) -> None:
         self._by_path: defaultdict[str, list[HearWatched]] = defaultdict(list)
@@ -84,7 +84,7 @@ class Watchers:
         self._by_path[path].append(hear)
 
     def listen_to_sessions(self, hear: HearSession) -> None:
-        """Who listens first hears first."""
+        """Adds a callback, called after those that were added before."""
         self._of_sessions.append(hear)
 
     def _watched(self, watched: Watched) -> None:

@@ -1,4 +1,4 @@
-"""One request, or one deadline, as it is worked out: what is to be recorded, and who is answered once that is done."""
+"""Collects the records and the answers of one decision about a classic group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One JoinGroup: who is it, may it come in, and does the group have to rebalance for it."""
+"""One JoinGroup: finds the member, checks that it may join, and begins a rebalance if it has to."""
 
 from __future__ import annotations
 

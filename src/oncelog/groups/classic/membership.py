@@ -1,8 +1,8 @@
-"""The members of every group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and silence.
+"""The members of every group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and session timeouts.
 
 It keeps the contract of `coordination/decision.py`: a decision is made on a copy of the group, which takes the group's place
-once the records are replayed. A generation stands from that moment, which is why a group that was Stable is so after a
-restart, and its members go on with their heartbeats.
+once the records are replayed. From then on a generation is complete: a group that was Stable is Stable after a restart, and its
+members go on with their heartbeats.
 """
 
 from __future__ import annotations

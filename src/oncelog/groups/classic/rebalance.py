@@ -1,10 +1,10 @@
-"""From one generation to the next: everybody joins, one of them assigns, everybody is told.
+"""A rebalance: all members join, one of them assigns, and all get their assignments.
 
-Stable ── somebody joins, leaves or falls silent ──> PreparingRebalance ── all have joined, or the time is up ──>
+Stable ── a member joins, leaves or is silent for too long ──> PreparingRebalance ── all have joined, or the time is up ──>
 CompletingRebalance ── the leader's assignment is recorded ──> Stable
 
-Functions here work on the copy of a group that a decision is made on; what has to outlive the broker goes into the step as
-a record.
+These functions change the copy of a group on which a decision is made. State that has to survive the broker is recorded in the
+decision.
 """
 
 from __future__ import annotations

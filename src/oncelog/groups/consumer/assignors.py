@@ -1,7 +1,7 @@
-"""The assignors of the coordinator (KIP-848): which member is to have which partitions of the topics it is subscribed to.
+"""The assignors of the coordinator (KIP-848): they divide the partitions of the subscribed topics among the members.
 
-"uniform" gives every member as many partitions as any other, and leaves with each what it has as far as that goes;
-"range" gives each member neighbouring partitions, and the same ones of every topic where topics are of one size.
+"uniform" gives every member as many partitions as any other, and moves as few as it can. "range" gives each member neighbouring
+partitions, and the same ones of every topic where topics are of one size.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""Members of a consumer group that follow the classic protocol: what they ask is translated (KIP-848, "online migration").
+"""Members of a consumer group that follow the classic protocol: their requests are translated (KIP-848, "online migration").
 
-A generation is a member epoch. JoinGroup is answered at once, and by nobody but the coordinator; the assignment that
-SyncGroup is answered with is the coordinator's; a Heartbeat is told to join again where the member has a step to take.
+A generation is a member epoch. The coordinator answers JoinGroup at once, and SyncGroup with its own assignment. A Heartbeat
+is answered REBALANCE_IN_PROGRESS when the member has a step to take.
+
+subscription    int16 version, string[] topics, bytes? user data, v1 (string topic, int32[] partitions)[] owned,
+                v2 int32 generation, v3 string? rack
+assignment      int16 version, (string topic, int32[] partitions)[], bytes? user data
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A change of a consumer group: what a member says is taken down, then topics, the group's epoch, the target and the member follow.
+"""One change of a consumer group: the member's fields, then the topics, the group's epoch, the target and the member's step.
 
-Everything is worked out against the group as its log has it; the records that come of it make it true.
+All of it is derived from the group as its log has it, and becomes true with the records that are returned.
 """
 
 from __future__ import annotations

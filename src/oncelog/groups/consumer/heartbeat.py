@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: what a member says, what it is answered, and what is wrong with a request by itself."""
+"""ConsumerGroupHeartbeat: the request, its answer, and the requests that any group would refuse."""
 
 from __future__ import annotations
 

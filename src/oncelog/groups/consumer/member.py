@@ -1,4 +1,4 @@
-"""A member of a consumer group, as its log has it: what it asked for, and how far it has come."""
+"""A member of a consumer group, as its log has it: its subscription, and its progress towards its target."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The members of every consumer group (KIP-848): heartbeats, leaving, and silence.
+"""The members of every consumer group (KIP-848): heartbeats, leaving, and session timeouts.
 
-They keep the contract of `coordination/decision.py`: what a decision does to deadlines, which are in memory alone, is done to a
-draft of them.
+It keeps the contract of `coordination/decision.py`. Deadlines are in memory alone: a decision changes a draft of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Bringing a member from what it has to its target: give up first, take what is free, wait for the rest (KIP-848).
+"""Moves a member towards its target: it gives up partitions first, then takes free ones, and waits for the others (KIP-848).
 
 "Revoke any partitions that it does not own anymore", then "assign any partitions that are free": a partition has one
-owner at any time, and it is the coordinator that knows which.
+owner at any time, and the coordinator knows which.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The state of a consumer group that is in memory alone.
 
-After a restart every member has its whole time again, and the topics are looked at anew.
+After a restart the deadlines of all members begin anew, and the topics are compared again.
 """
 
 from __future__ import annotations

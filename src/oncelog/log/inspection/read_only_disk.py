@@ -136,7 +136,7 @@ class ReadOnlyDisk:
     def in_background(self, work: Callable[[], None], done: Callable[[DiskError | None], None]) -> None:
         _never()
 
-    def settle(self) -> None:
+    def finish_background(self) -> None:
         _never()
 
     def lock(self, path: str) -> Lock:

@@ -10,7 +10,6 @@ from importlib.util import find_spec
 if find_spec("kazoo") is None:
     raise ImportError("zookeeper.connect needs kazoo: pip install 'oncelog[cluster]'", name="kazoo")
 
-from oncelog.server.zookeeper.addresses import Ensemble, parse_ensemble
-from oncelog.server.zookeeper.client import RealZooKeeper, ZooKeeperUnreachableError
+from oncelog.server.zookeeper.client import Ensemble, RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
 
 __all__ = ["Ensemble", "RealZooKeeper", "ZooKeeperUnreachableError", "parse_ensemble"]

@@ -20,19 +20,17 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from oncelog.server.zookeeper import records
-from oncelog.server.zookeeper.addresses import Ensemble
 from oncelog.server.zookeeper.connection import Guard, ServerConnection
 from oncelog.server.zookeeper.records import NODE_EXISTS, OK, PING_XID, WATCH_XID, JuteRecord, Welcome
 
 logger = logging.getLogger("oncelog.cluster.zookeeper")
 
 SILENCE_SHARE = 2 / 3
-"""Of the session's timeout: a server that answers nothing for so long is left, and there is time to find another one."""
+"""Share of the session timeout after which a silent server is left, early enough to find another one."""
 PING_SHARE = 1 / 6
 FIRST_PATIENCE_SHARE = 1 / 4
-"""Of the time in which every server can be asked once before a session is over. A server that is just starting may take a
-connection and never answer on it: the first is left soon enough for the session to be found again on the next. At each
-further try the time is twice as long.
+"""Share of the time in which every server can be tried once before the session is over, doubled at each further try. A starting
+server may accept a connection and never answer: it is left soon enough for the session to continue at the next server.
 """
 PAUSE_S = (0.1, 0.5)
 """Between two rounds through the servers; at random, so that not all clients come back at the same time."""
@@ -43,13 +41,48 @@ XID_MAX = 2**31 - 1
 MALFORMED = (struct.error, ValueError, TypeError)
 
 
+PORT = 2181
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """`chroot` is the path that all paths are below; empty without one."""
+
+    servers: tuple[tuple[str, int], ...]
+    chroot: str = ""
+
+
+def parse_ensemble(connect: str) -> Ensemble:
+    """Read HOST:PORT[,HOST:PORT…][/chroot]. Raises ValueError."""
+    hosts, slash, chroot = connect.partition("/")
+    servers = tuple(_server(host.strip(), connect) for host in hosts.split(",") if host.strip())
+    if not servers:
+        raise ValueError(f"zookeeper.connect={connect} names no server: give HOST:PORT, for example 127.0.0.1:{PORT}")
+    names = chroot.rstrip("/").split("/") if chroot.strip("/") else []
+    if any(name in ("", ".", "..") for name in names):
+        raise ValueError(f"zookeeper.connect={connect} is not allowed: {slash}{chroot} is not a path of ZooKeeper")
+    return Ensemble(servers, "".join(f"/{name}" for name in names))
+
+
+def _server(text: str, connect: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(PORT)
+    if not host or not port.isdecimal() or not 0 < int(port) <= 65535:
+        raise ValueError(
+            f"zookeeper.connect={connect} is not allowed: {text!r} is not an address: give HOST:PORT, "
+            f"for example 127.0.0.1:{PORT}"
+        )
+    return host.strip("[]"), int(port)
+
+
 class ZooKeeperUnreachableError(OSError):
     """No server of the ensemble gave a session in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Credentials:
-    """What a server knows a session by; `id` is 0 while there is none."""
+    """Id and password of a session; `id` is 0 while there is none."""
 
     id: int = 0
     password: bytes = bytes(16)
@@ -74,10 +107,10 @@ class RealZooKeeper(ConversationClient):
         self._last_zxid = 0
         self._last_xid = 0
         self._sent: deque[tuple[int, Request | None, float]] = deque()
-        """What has no answer yet, by its number, and since when; the client's own requests are None."""
+        """Unanswered requests, each with its xid and send time; None for the client's own requests."""
         self._pinged_at: deque[float] = deque()
         self._answered_at = 0.0
-        self._heard_at = self._loop.time()
+        self._answered_request_sent_at = self._loop.time()
         """When the newest request was sent that has its answer."""
         self._patience_share = FIRST_PATIENCE_SHARE
         self._connection: ServerConnection | None = None
@@ -86,8 +119,8 @@ class RealZooKeeper(ConversationClient):
         self._keeper.add_done_callback(self._keeper_ended)
 
     @property
-    def unheard_ms(self) -> float:
-        return (self._loop.time() - self._heard_at) * 1000
+    def silence_ms(self) -> float:
+        return (self._loop.time() - self._answered_request_sent_at) * 1000
 
     async def connected(self) -> None:
         """Wait for the first session. Raises ZooKeeperUnreachableError after zookeeper.connection.timeout.ms."""
@@ -182,7 +215,7 @@ class RealZooKeeper(ConversationClient):
         then()
 
     def _understood(self, data: bytes) -> Callable[[], None]:
-        """What an answer or an event is about, as what is to be done. Raises what is in MALFORMED."""
+        """Decodes an answer or an event; returns the call that handles it. Raises the errors of MALFORMED."""
         header, offset = records.header(data)
         if header.zxid > 0:
             self._last_zxid = header.zxid
@@ -193,20 +226,20 @@ class RealZooKeeper(ConversationClient):
         if header.xid == PING_XID:
             if not self._pinged_at:
                 raise ValueError("an answer to a ping that was not sent")
-            self._heard(self._pinged_at.popleft())
+            self._request_answered(self._pinged_at.popleft())
             return _nothing
         if not self._sent or self._sent[0][0] != header.xid:
             raise ValueError(f"an answer to request {header.xid}, which is not the next")
         _, request, sent_at = self._sent[0]
-        self._heard(sent_at)
+        self._request_answered(sent_at)
         if request is None:
             return partial(self._answered_us, header.error)
         if header.error:
             return partial(self._answered, self._error(request, header.error))
         return partial(self._answered, records.result(request, data, offset, self._short))
 
-    def _heard(self, sent_at: float) -> None:
-        self._heard_at = max(self._heard_at, sent_at)
+    def _request_answered(self, sent_at: float) -> None:
+        self._answered_request_sent_at = max(self._answered_request_sent_at, sent_at)
 
     def _error(self, request: Request, code: int) -> ZooKeeperError:
         error = records.error(code)
@@ -235,7 +268,7 @@ class RealZooKeeper(ConversationClient):
         self._session = _Credentials(welcome.session_id, welcome.password)
         self.session_timeout_ms = welcome.timeout_ms
         connection.welcomed_at = self._answered_at = self._loop.time()
-        self._heard(connection.begun_at)
+        self._request_answered(connection.begun_at)
         self._patience_share = FIRST_PATIENCE_SHARE
         logger.info("session %#x with ZooKeeper, timeout %d ms", self._session.id, self.session_timeout_ms)
         # First what the requests build on: a watch from before has to be heard before any newer result is.

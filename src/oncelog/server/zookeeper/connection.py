@@ -16,7 +16,7 @@ Guard = Callable[[Callable[[], None]], None]
 
 
 class ServerConnection(asyncio.Protocol):
-    """`heard` gets each frame without its length, `ended` the reason when there will be no more; both are called in `guard`.
+    """`on_frame` gets each frame without its length, `ended` the reason when there will be no more; both are called in `guard`.
 
     Frames that are sent in one turn of the event loop leave together.
     """
@@ -25,12 +25,12 @@ class ServerConnection(asyncio.Protocol):
         self,
         loop: asyncio.AbstractEventLoop,
         guard: Guard,
-        heard: Callable[[ServerConnection, bytes], None],
+        on_frame: Callable[[ServerConnection, bytes], None],
         ended: Callable[[ServerConnection, str], None],
     ) -> None:
         self._loop = loop
         self._guard = guard
-        self._heard = heard
+        self._on_frame = on_frame
         self._ended = ended
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
@@ -77,7 +77,7 @@ class ServerConnection(asyncio.Protocol):
             frame = bytes(received[begin + LENGTH.size : end])
             begin = end
             # Each by itself: an error at one must not leave those behind it lying.
-            self._guard(partial(self._heard, self, frame))
+            self._guard(partial(self._on_frame, self, frame))
         del received[:begin]
 
     def connection_lost(self, error: Exception | None) -> None:

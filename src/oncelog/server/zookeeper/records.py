@@ -74,7 +74,7 @@ class JuteRecord(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SetWatches:
-    """What a client asks for when it has a connection again: the watches of before, and what they have missed."""
+    """Sets the watches again on a new connection; the server reports what they have missed."""
 
     relative_zxid: int
     data: Sequence[str] = ()
@@ -91,7 +91,7 @@ class SetWatches:
 
 
 class Header(NamedTuple):
-    """Of an answer: the request's number, the last transaction that the server knows, and an error's code."""
+    """Header of an answer: the request's xid, the server's last zxid, and an error code."""
 
     xid: int
     zxid: int
@@ -125,7 +125,7 @@ def close_frame() -> bytes:
 
 
 def empty_node(path: str) -> JuteRecord:
-    """What makes one, by its full path."""
+    """Request that creates an empty node, by its full path."""
     made: JuteRecord = jute.Create(path, None, OPEN_ACL_UNSAFE, 0)
     return made
 
@@ -193,7 +193,7 @@ def header(data: bytes) -> tuple[Header, int]:
 
 
 def watched(data: bytes, offset: int) -> tuple[NodeChange | None, str]:
-    """What has changed, and its full path. Raises struct.error."""
+    """Decodes an event: the change, and the full path. Raises struct.error."""
     event, _ = jute.Watch.deserialize(data, offset)
     return CHANGES.get(event.type), event.path
 
@@ -203,7 +203,7 @@ def error(code: int) -> ZooKeeperError:
 
 
 def result(request: Request, data: bytes, offset: int, short: Callable[[str], str]) -> Result:
-    """What follows the header of an answer that is no error; `short` takes the chroot off a path. Raises struct.error."""
+    """Decodes the body of a successful answer; `short` removes the chroot from a path. Raises struct.error."""
     match request:
         case Create():
             path, stat = jute.Create2.deserialize(data, offset)

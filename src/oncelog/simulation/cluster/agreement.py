@@ -1,4 +1,4 @@
-"""What a cluster comes to once nothing goes wrong any more: all is led, in sync and decided, and all say the same."""
+"""The end state of a cluster without faults: every partition led and in sync, every transaction complete, all replicas equal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Agreement:
         self._ledger = ledger
 
     def unassembled(self) -> str | None:
-        """Who does not take part, if anybody."""
+        """Names a broker that is not part of the cluster yet, if there is one."""
         for broker in self._brokers.values():
             if broker.served is None:
                 return f"{broker.name} is not ready"
@@ -30,7 +30,7 @@ class Agreement:
         return None if self._metadata.controller_id() >= 0 else "there is no controller"
 
     def unled(self) -> str | None:
-        """What is not led, or not in sync, or not known to its replicas as it is."""
+        """Names a partition without a leader, with a replica out of sync, or with replicas that know another state."""
         missing = self.unassembled()
         if missing is not None:
             return missing
@@ -51,8 +51,8 @@ class Agreement:
                 return f"{name} has no replica on broker {broker_id}"
         return None
 
-    def unsettled(self) -> str | None:
-        """What is under way, or not everywhere yet."""
+    def incomplete(self) -> str | None:
+        """Names a transaction or a replica that is not complete yet."""
         reason = self.unled()
         if reason is not None:
             return reason
@@ -77,7 +77,7 @@ class Agreement:
 
     def check(self) -> None:
         """Raise SimulationFailure where replicas, coordinators or logs contradict each other. Call it when all is settled."""
-        self._ledger.check_settled(self._brokers.values())
+        self._ledger.check_complete(self._brokers.values())
         for broker in self._brokers.values():
             core = broker.core
             assert core is not None, "it is settled"
@@ -87,7 +87,7 @@ class Agreement:
             audit_decisions(core, logs, ())
 
     def committed(self, group: str, partition: TopicPartition) -> int:
-        """What its coordinator says; -1 where the group has committed nothing, or has no coordinator."""
+        """The committed offset by its coordinator; -1 if there is none, or no coordinator."""
         for broker in self._brokers.values():
             core = broker.served
             if core is not None:

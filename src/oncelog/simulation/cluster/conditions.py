@@ -1,4 +1,4 @@
-"""What a run of a cluster draws beside its faults: how many brokers, their settings, the topics."""
+"""Conditions that a seed draws for a cluster beside its faults: the number of brokers, their settings, the topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a run of a cluster."""
+"""The faults of a cluster."""
 
 from __future__ import annotations
 

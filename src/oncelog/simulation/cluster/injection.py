@@ -23,7 +23,7 @@ from oncelog.simulation.network import Network, StreamEnd
 DOWN_MS = (10.0, 12_000.0)
 FOR_A_MOMENT_MS = (1.0, 400.0)
 PARTED_EXPONENT = (2.5, 4.2)
-"""Of ten: how many milliseconds."""
+"""Exponents of ten: the duration of a partition of the network, in ms."""
 OPERATIONS_MAX = 60
 LOOKED_AGAIN_AFTER_MS = 500.0
 HANDED_OVER_WITHIN_MS = 5_000.0
@@ -34,7 +34,7 @@ ANSWERS = tuple(
 
 
 class ClusterInjection:
-    """Of brokers whose power was cut there is one at a time: more may take what was acknowledged with them."""
+    """Injects faults. One broker at a time has lost power: more could lose acknowledged records."""
 
     def __init__(
         self,
@@ -128,9 +128,9 @@ class ClusterInjection:
         self._queue.after(random.uniform(*down_ms), f"{broker.name} start", partial(self._start, broker))
 
     def _start(self, broker: MemberNode) -> None:
-        """Whoever lost what the others wait for nobody may take for in sync: it stays down until the controller knows.
+        """Starts a broker again. After a loss it starts only once it has left the in-sync set.
 
-        Where the others left before it, it alone may lead, and the cluster has no more than what it has.
+        If the other replicas left before it, it alone may lead, and the cluster has only its records.
         """
         metadata, broker_id = self._metadata, broker.broker_id
         if broker.is_to_be_left_out and metadata.is_alone_in_sync_anywhere(broker_id):
@@ -206,7 +206,7 @@ class ClusterInjection:
         handed_over = core.hand_over()
 
         def stop() -> None:
-            # Whoever has asked for that does stop, also after the last fault: the controller counts on it no more.
+            # A broker that announced its stop does stop, even after the last fault: the controller has moved its leaders.
             if broker.process is process and process.is_alive:
                 broker.stop()
                 self._start_later(broker, random)
@@ -302,7 +302,7 @@ class ClusterInjection:
                 one.process.after(0, "cut", partial(one.cut, random.randrange(one.in_flight_bytes + 1)))
 
     def _lost_answer(self, random: Random) -> None:
-        """What was asked for is done, and whoever asked does not know: a client, or a follower."""
+        """Loses the answer to a request that was carried out, of a client or a follower."""
 
         def lose(_: MemberNode, end: StreamEnd) -> None:
             for one in (end, end.other):

@@ -1,6 +1,6 @@
-"""What was ever below a high watermark of a leader: from then on every replica has it there, byte for byte, or comes to have it.
+"""Ledger of committed batches: a batch below a leader's high watermark stays in every replica, byte for byte.
 
-Whoever is in sync has it at once: that is what makes an election safe, and looked at whether or not there is one.
+In-sync replicas have it at once: this makes elections safe, and is checked even without an election.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LoggedBatch(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Led:
+class _SeenLeader:
     """A leader as it was looked at last."""
 
     epoch: int
@@ -39,7 +39,7 @@ class _Led:
 
 @dataclass(slots=True)
 class _Committed:
-    """Of one partition: the batches below the highest high watermark, and who has led under which epoch."""
+    """One partition: the batches below the highest high watermark, and the leader of each epoch."""
 
     batches: list[LoggedBatch] = field(default_factory=list)
     leaders: dict[int, int] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Ledger:
         self._metadata = metadata
         self._looked_at_zxid = -1
         self._committed: dict[tuple[str, int], _Committed] = {}
-        self._led: dict[Partition, _Led] = {}
+        self._led: dict[Partition, _SeenLeader] = {}
         """A partition is one broker's, and of one start of it."""
 
     def look_at(self, node: MemberNode) -> None:
@@ -99,7 +99,7 @@ class Ledger:
             self._check_replicas(what, partition, high)
         known.high_watermark, known.last_stable_offset = high, stable
 
-    def _elected(self, node: MemberNode, partition: Partition) -> _Led:
+    def _elected(self, node: MemberNode, partition: Partition) -> _SeenLeader:
         committed = self._committed.setdefault((partition.topic, partition.index), _Committed())
         epoch, log = partition.leader_epoch, partition.log
         other = committed.leaders.setdefault(epoch, node.broker_id)
@@ -112,7 +112,7 @@ class Ledger:
                 f"{what} ends at {log.log_end_offset}, and {committed.end} was reached",
             )
             self._take(what, partition, 0, committed.end)
-        known = self._led[partition] = _Led(epoch, log.high_watermark, log.last_stable_offset)
+        known = self._led[partition] = _SeenLeader(epoch, log.high_watermark, log.last_stable_offset)
         self._take(f"{partition} on {node.name}", partition, 0, log.high_watermark)
         self._check_stable(f"{partition}, led by {node.name} under epoch {epoch}", partition)
         return known
@@ -133,7 +133,7 @@ class Ledger:
         committed.last_stable_offset = max(before, stable)
 
     def _take(self, what: str, partition: Partition, start: int, stop: int) -> None:
-        """What lies there was committed before, or is from now on."""
+        """Compares batches with those that were committed before, and adds new ones."""
         committed = self._committed[partition.topic, partition.index]
         for batch in logged(partition.log, start, stop):
             if batch.base_offset >= committed.end:
@@ -145,7 +145,7 @@ class Ledger:
             _must(before == batch, f"{what} has another batch at offset {batch.base_offset} than was committed there")
 
     def _check_replicas(self, what: str, partition: Partition, high_watermark: int) -> None:
-        """The high watermark has moved: whoever is in sync has all below it, and as many as min.insync.replicas says."""
+        """Checks an advanced high watermark: the in-sync replicas have all below it, and are at least min.insync.replicas."""
         topic, index = partition.topic, partition.index
         state = self._metadata.state(topic, index)
         if state is not None:
@@ -171,7 +171,7 @@ class Ledger:
                 f"{what}: broker {broker_id} is in sync and ends at {end}, and {committed_end} was reached",
             )
 
-    def check_settled(self, nodes: Iterable[MemberNode]) -> None:
+    def check_complete(self, nodes: Iterable[MemberNode]) -> None:
         """Call it when every replica is in sync, and nothing is written."""
         for node in nodes:
             assert node.core is not None, "it is up"

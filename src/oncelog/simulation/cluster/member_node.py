@@ -94,7 +94,7 @@ class MemberNode(BrokerNode):
             super().stop()
 
     def die(self, *, power: bool) -> None:
-        """What a power cut takes is lost at the next start: until then it may turn out that it takes nothing."""
+        """Ends the process. A power cut decides about unsynced data only at the next start."""
         self._end(silently=power)
         self.disk.kill()
         self.power_cuts += power
@@ -123,6 +123,6 @@ class MemberNode(BrokerNode):
 
 
 def _end_of_log(core: BrokerCore, topic: str, index: int) -> int:
-    """Of a log that is open, or was when its broker ended; else -1."""
+    """Log end offset of a log that is open, or was when its broker ended; else -1."""
     partition = core.topics.partition(topic, index) if hasattr(core, "topics") else None
     return partition.log.log_end_offset if partition is not None and hasattr(partition, "log") else -1

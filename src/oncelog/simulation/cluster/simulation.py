@@ -13,8 +13,7 @@ from oncelog.simulation.cluster.faults import plan_cluster
 from oncelog.simulation.cluster.injection import ClusterInjection
 from oncelog.simulation.cluster.ledger import Ledger
 from oncelog.simulation.cluster.member_node import MemberNode
-from oncelog.simulation.cluster.metadata import ClusterMetadata
-from oncelog.simulation.cluster.written_states import WrittenStates
+from oncelog.simulation.cluster.metadata import ClusterMetadata, WrittenStates
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.events import Event, EventQueue, stream
@@ -92,7 +91,7 @@ class ClusterSimulation:
         for broker in self.brokers:
             self.queue.after(self._draw.uniform(0, 500), f"{broker.name} start", broker.start)
         self.driver.advance(self.queue.now_ms + 500)
-        self.driver.until_settled("the brokers do not assemble", self.agreement.unassembled, READY_MS)
+        self.driver.until_done("the brokers do not assemble", self.agreement.unassembled, READY_MS)
         maker = self._population.client("maker", lambda node: workload.make_topics(node, self._topics))
         self.driver.finish("making the topics", maker, READY_MS)
         self.injection.schedule(self.faults)
@@ -100,24 +99,24 @@ class ClusterSimulation:
             self.queue.after(self._draw.uniform(0, 500), f"{client.name} start", client.start)
         self.driver.advance(self.queue.now_ms + self.minutes * MINUTE_MS)
         self.injection.end()
-        self._settle()
+        self._complete()
         self._check()
 
-    def _settle(self) -> None:
+    def _complete(self) -> None:
         """Without faults, everything comes to its end in time."""
-        until_settled = partial(self.driver.until_settled, within_ms=LIVENESS_MS)
-        until_settled("partitions are not led and in sync", self.agreement.unled)
+        until_done = partial(self.driver.until_done, within_ms=LIVENESS_MS)
+        until_done("partitions are not led and in sync", self.agreement.unled)
         self.driver.advance(self.queue.now_ms + self._draw.uniform(*CALM_MS))
-        until_settled("nobody commits anything", self._nothing_committed)
+        until_done("nobody commits anything", self._nothing_committed)
         self.shared.stop_writing()
-        until_settled("the writers do not end", lambda: busy_client(self.clients, WRITERS))
-        until_settled("transactions do not end", self.agreement.unsettled)
+        until_done("the writers do not end", lambda: busy_client(self.clients, WRITERS))
+        until_done("transactions do not end", self.agreement.incomplete)
         inputs = [one for one in self._partitions() if one.topic == workload.INPUT]
         ends = ends_of(self._population.read_all(inputs, READY_MS))
-        until_settled("what is written is not copied", lambda: uncopied(ends, self.agreement.committed))
+        until_done("what is written is not copied", lambda: uncopied(ends, self.agreement.committed))
         self.shared.is_over = True
-        until_settled("the clients do not end", lambda: busy_client(self.clients))
-        until_settled("transactions do not end", self.agreement.unsettled)
+        until_done("the clients do not end", lambda: busy_client(self.clients))
+        until_done("transactions do not end", self.agreement.incomplete)
 
     def _nothing_committed(self) -> str | None:
         return None if self.history.count(Outcome.COMMITTED) else f"{self.history.count(Outcome.FAILED)} have failed"

@@ -1,4 +1,4 @@
-"""What there is once in a cluster: its id, its controller, its features, the producer ids that were given out."""
+"""Znodes of the cluster as a whole, of its brokers and of its settings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.cluster.zookeeper.znodes.json_text import INT_MAX, JsonObject, Znod
 
 BROKER_VERSION = 5
 STRING_BYTES_MAX = 2**15 - 1
-"""Of a string in a message."""
+"""The longest string in a message."""
 PLAINTEXT = "PLAINTEXT"
 SECURITY_PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _ENDPOINT = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
@@ -33,7 +33,7 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """Raises ZnodeError, and says what to do: no broker starts without it."""
+    """Raises ZnodeError with what to do: no broker starts without a cluster id."""
     try:
         return JsonObject.parse(paths.CLUSTER_ID, data).string("id")
     except ZnodeError:
@@ -46,7 +46,7 @@ def decode_cluster_id(data: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """Who is the controller. `kraft_epoch` is only that of a migration's controller; without one it is -1."""
+    """The controller's znode. `kraft_epoch` is -1, but for the controller of a migration."""
 
     broker_id: int
     timestamp_ms: int
@@ -115,7 +115,7 @@ def decode_producer_id_block(data: bytes) -> ProducerIdBlock | None:
 
 
 class FeatureStatus(IntEnum):
-    """Whether the cluster's inter.broker.protocol.version knows feature levels at all (KIP-584)."""
+    """ENABLED if the cluster's inter.broker.protocol.version has feature levels at all (KIP-584)."""
 
     DISABLED = 0
     ENABLED = 1
@@ -162,7 +162,7 @@ def decode_feature(data: bytes) -> FeatureZnode:
 
 @dataclass(frozen=True, slots=True)
 class ListenerEndpoint:
-    """Where clients reach a listener. The name of a listener is in capitals."""
+    """Host and port of a listener. The name of a listener is in capitals."""
 
     listener: str
     host: str
@@ -270,7 +270,7 @@ def decode_config(entity_type: str, entity: str, data: bytes) -> dict[str, str]:
 
 
 def decode_shared_settings(data: bytes) -> dict[str, str]:
-    """What the brokers of the cluster share. It is written as the settings of an entity are. Raises ZnodeError."""
+    """Settings that all brokers share, encoded like those of an entity. Raises ZnodeError."""
     return _decode(paths.SHARED_SETTINGS, data)
 
 
@@ -282,7 +282,7 @@ def _decode(path: str, data: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntity:
-    """Whose settings have changed. `entity` is what follows the kind in the path: users has also alice/clients/c%201."""
+    """An entity with settings. `entity` follows the kind in the path: for users also alice/clients/c%201."""
 
     entity_type: str
     entity: str

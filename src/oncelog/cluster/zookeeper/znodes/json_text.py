@@ -19,7 +19,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class ZnodeError(ValueError):
-    """What a znode has is not what Kafka keeps there. The message names the path."""
+    """A znode is malformed. The message names its path."""
 
     def __init__(self, path: str, data: bytes, why: str) -> None:
         super().__init__(f"{path} in ZooKeeper has {data.decode(errors='replace')!r}: {why}")
@@ -43,9 +43,9 @@ def _pair(character: re.Match[str]) -> str:
 
 
 class JsonObject:
-    """An object of a znode. Fields that nobody asks for are left alone: a later Kafka may have more of them.
+    """A JSON object of a znode. Unknown fields are ignored: a later Kafka may have more.
 
-    Everything here raises ZnodeError.
+    All methods raise ZnodeError.
     """
 
     def __init__(self, path: str, data: bytes, value: object) -> None:
@@ -133,7 +133,7 @@ class JsonObject:
 
 
 def _is_text(value: object) -> bool:
-    """Whether it can be sent: JSON can say half of a pair (RFC 8259 §8.2), and UTF-8 cannot."""
+    """Returns False for lone surrogates: JSON allows them (RFC 8259 §8.2), UTF-8 does not."""
     try:
         _ENCODER.encode(value).encode()
     except (UnicodeEncodeError, RecursionError):

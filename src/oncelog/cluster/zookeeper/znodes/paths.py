@@ -1,4 +1,4 @@
-"""Where Kafka keeps what in ZooKeeper."""
+"""Paths of Kafka's znodes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ LOG_DIR_EVENT = f"{LOG_DIR_EVENTS}/log_dir_event_"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 CONSUMERS = "/consumers"
-"""Of consumers before Kafka 0.9. Nobody writes below it any more."""
+"""Offsets of consumers before Kafka 0.9, no longer used."""
 
 SHARED_SETTINGS = "/oncelog/settings"
-"""oncelog's own: Kafka keeps nothing of what brokers are told at their start."""
+"""Added by oncelog: Kafka does not keep the brokers' own settings."""
 
 CONFIG_TYPES = ("topics", "clients", "users", "brokers", "ips")
 
@@ -40,7 +40,7 @@ MADE_AT_START = (
     LOG_DIR_EVENTS,
     *(f"/config/{entity_type}" for entity_type in CONFIG_TYPES),
 )
-"""What every broker makes, in this order, without data, and what is above it where that is missing."""
+"""Znodes that every broker creates at its start, in this order, with missing parents."""
 
 
 def broker(broker_id: int) -> str:
@@ -77,6 +77,6 @@ def config(entity_type: str, entity: str) -> str:
 
 
 def parents(path: str) -> list[str]:
-    """What is above a path, from the top."""
+    """The parents of a path, from the top."""
     names = path.split("/")[1:-1]
     return ["/" + "/".join(names[:count]) for count in range(1, len(names) + 1)]

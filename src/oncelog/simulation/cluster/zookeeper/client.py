@@ -31,16 +31,16 @@ class SimulatedZooKeeper(ConversationClient):
         self._last_session_id = 0
         self._zxid = 0
         self._answered_ms = 0.0
-        self._heard_ms = process.queue.now_ms
+        self._answered_request_sent_ms = process.queue.now_ms
         """When the newest request was sent that has its answer."""
         self._sent_ms: deque[float] = deque()
-        """Of what has none yet: answers come in the same order."""
+        """Send times of unanswered requests: answers come in the same order."""
         self._link: EnsembleLink | None = None
         self._connect()
 
     @property
-    def unheard_ms(self) -> float:
-        return self._process.queue.now_ms - self._heard_ms
+    def silence_ms(self) -> float:
+        return self._process.queue.now_ms - self._answered_request_sent_ms
 
     def close(self) -> None:
         link, session_id = self._link, self.session_id
@@ -81,7 +81,7 @@ class SimulatedZooKeeper(ConversationClient):
 
     def _is_answered(self) -> None:
         self._answered_ms = self._process.queue.now_ms
-        self._heard_ms = self._sent_ms.popleft()
+        self._answered_request_sent_ms = self._sent_ms.popleft()
 
     def lost(self, link: EnsembleLink) -> None:
         if link is not self._link:

@@ -33,10 +33,10 @@ NOBODY = 0
 class _OpenSession:
     id: int
     timeout_ms: float
-    heard_ms: float
+    last_request_ms: float
     link: EnsembleLink | None = None
     data_watches: set[str] = field(default_factory=set)
-    """Of nodes that are there, and of those whose making is waited for."""
+    """Watches on the data of existing nodes, and on the creation of others."""
     child_watches: set[str] = field(default_factory=set)
 
 
@@ -139,14 +139,14 @@ class SimulatedEnsemble:
             self._expect(session)
         elif session.link is not None:
             self._hang_up(session.link)
-        session.link, session.heard_ms = link, now_ms
+        session.link, session.last_request_ms = link, now_ms
         session.data_watches.clear()
         session.child_watches.clear()
         session_id = session.id
         link.answer(lambda: link.client.welcomed(link, session_id))
 
     def _carry_out(self, link: EnsembleLink, session_id: int, request: Request) -> None:
-        session = self._heard(link, session_id)
+        session = self._session_of(link, session_id)
         if session is None:
             return
         result: Result
@@ -189,7 +189,7 @@ class SimulatedEnsemble:
         exists: Iterable[str],
         children: Iterable[str],
     ) -> None:
-        session = self._heard(link, session_id)
+        session = self._session_of(link, session_id)
         if session is None:
             return
         for path in data:
@@ -215,19 +215,19 @@ class SimulatedEnsemble:
                 session.child_watches.add(path)
 
     def _answer_ping(self, link: EnsembleLink, session_id: int) -> None:
-        if self._heard(link, session_id) is not None:
+        if self._session_of(link, session_id) is not None:
             link.answer(link.client.pinged)
 
     def _end(self, link: EnsembleLink, session_id: int) -> None:
-        if self._heard(link, session_id) is not None:
+        if self._session_of(link, session_id) is not None:
             self.expire(session_id)
 
-    def _heard(self, link: EnsembleLink, session_id: int) -> _OpenSession | None:
+    def _session_of(self, link: EnsembleLink, session_id: int) -> _OpenSession | None:
         """The session, unless it is over, or goes on over another connection, or nobody decides anything."""
         session = self._sessions.get(session_id)
         if session is None or session.link is not link or self._queue.now_ms < self._stopped_until_ms:
             return None
-        session.heard_ms = self._queue.now_ms
+        session.last_request_ms = self._queue.now_ms
         return session
 
     def _expect(self, session: _OpenSession) -> None:
@@ -236,18 +236,18 @@ class SimulatedEnsemble:
         def look() -> None:
             if self._sessions.get(session.id) is not session:
                 return
-            if self._queue.now_ms < max(session.heard_ms + session.timeout_ms, self._stopped_until_ms):
+            if self._queue.now_ms < max(session.last_request_ms + session.timeout_ms, self._stopped_until_ms):
                 self._expect(session)
             else:
                 self.expire(session.id)
 
-        at_ms = max(session.heard_ms + session.timeout_ms, self._stopped_until_ms)
+        at_ms = max(session.last_request_ms + session.timeout_ms, self._stopped_until_ms)
         self._queue.at(at_ms, f"{ENSEMBLE} looks at session {session.id:#x}", look)
 
     def _start_again(self) -> None:
         """A new leader gives every session its whole timeout."""
         for session in self._sessions.values():
-            session.heard_ms = self._queue.now_ms
+            session.last_request_ms = self._queue.now_ms
 
     def _hang_up(self, link: EnsembleLink) -> None:
         """The ensemble closes it; the client hears of it after what was sent before."""

@@ -18,7 +18,7 @@ Message = Callable[[], None]
 
 
 class EnsembleClient(Protocol):
-    """What the ensemble says to a client over its connection. `zxid` is the last transaction that it knows by then."""
+    """Callbacks of the ensemble to a client over its connection. `zxid` is the ensemble's last transaction."""
 
     def welcomed(self, link: EnsembleLink, session_id: int) -> None: ...
     def expired(self, link: EnsembleLink) -> None: ...
@@ -60,7 +60,7 @@ class EnsembleLink:
         self._network.queue.at(self._answered_ms, label, self._deliver, self.process)
 
     def break_off(self, random: Random) -> None:
-        """Of what is on the way to the ensemble, a first part that nobody knows arrives; to the client nothing does."""
+        """Breaks the connection. A random prefix of the requests on the way arrives, and nothing reaches the client."""
         self.is_broken = True
         for _ in range(random.randint(0, len(self._asked))):
             self._asked.pop()

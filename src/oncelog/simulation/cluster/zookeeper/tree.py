@@ -155,7 +155,7 @@ class Tree:
         return ZooKeeperError.NOT_EMPTY if self._nodes[path].children else None
 
     def _keep(self, write: Write, kept: dict[str, Znode | None]) -> None:
-        """What there is before a write that may have to be taken back."""
+        """Keeps the nodes before a write, for a rollback."""
         paths = (write.path, parent_of(write.path)) if isinstance(write, Create | Delete) else (write.path,)
         for path in paths:
             if path not in kept:
