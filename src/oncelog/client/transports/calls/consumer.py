@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
@@ -257,15 +258,15 @@ class ConsumerCalls(Calls):
         """
         return await self._core.lag(partitions)
 
-    def _wake_poll(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _wake_poll(self) -> None: ...
 
-    def _wake_member(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _wake_member(self) -> None: ...
 
+    @abstractmethod
     def _start(self, member: Membership) -> None:
         """Have the member speak with the coordinator in the background, unless it does so already."""
-        raise NotImplementedError
 
     def _member(self) -> GroupConsumer:
         if self._group is None:

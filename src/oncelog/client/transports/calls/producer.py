@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 from weakref import WeakSet
@@ -102,13 +103,13 @@ class ProducerCalls(Calls):
         """
         await self._core.commit_offsets(group, offsets)
 
+    @abstractmethod
     def _start(self) -> None:
         """Get ready to send what is appended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _changed(self) -> None:
         """Wake the calls that wait for the core. No flow runs at the same moment."""
-        raise NotImplementedError
 
 
 logger = logging.getLogger("oncelog.client")
