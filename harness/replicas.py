@@ -6,9 +6,12 @@ Nothing happens by itself: whoever holds it says who fetches, who hears news, wh
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 from harness.replica_on_memory_disk import INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
-from oncelog.log import LogConfig, Refused
+from oncelog.broker.fetching import _divergence
+from oncelog.log import LogConfig, PartitionLog, Refused
 from oncelog.replication import (
     AdvanceHighWatermark,
     AdvanceLogStart,
@@ -27,7 +30,6 @@ from oncelog.replication import (
     Step,
     Truncate,
     decide,
-    divergence,
 )
 from oncelog.replication.fetch_session import PartitionFetch
 from oncelog.wire import ErrorCode
@@ -37,6 +39,13 @@ LAG_TIME_MAX_MS = 30_000
 BACKOFF_MS = 1000
 CONFIG = LogConfig(segment_bytes=2000, index_interval_bytes=300, file_delete_delay_ms=0)
 BROKERS = (1, 2, 3)
+
+
+def divergence(log: PartitionLog, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
+    """The leader's side of a Fetch v12, which is the broker's."""
+    asked: Any = SimpleNamespace(fetch_offset=fetch_offset, last_fetched_epoch=last_fetched_epoch)
+    partition: Any = SimpleNamespace(log=log)
+    return _divergence(partition, asked)
 
 
 @dataclass
@@ -266,12 +275,12 @@ class Replicas:
         error = self._epoch_problem(leader, asked.current_leader_epoch)
         if error is not ErrorCode.none:
             return FetchedFromLeader(error)
-        found = divergence(log, asked.fetch_offset, asked.last_fetched_epoch)
-        if isinstance(found, EpochEnd):
-            return FetchedFromLeader(ErrorCode.none, log.high_watermark, log.log_start_offset, diverging=found)
-        if found is not ErrorCode.none:
-            return FetchedFromLeader(found)
-        end = log.log_end_offset
+        found, end = divergence(log, asked.fetch_offset, asked.last_fetched_epoch), log.log_end_offset
+        if found is not None and found[1] >= 0:
+            diverging = EpochEnd(*found)
+            return FetchedFromLeader(ErrorCode.none, log.high_watermark, log.log_start_offset, diverging=diverging)
+        if found is not None or not log.log_start_offset <= asked.fetch_offset <= end:
+            return FetchedFromLeader(ErrorCode.offset_out_of_range)
         data = bytes(log.read(asked.fetch_offset, size_bytes_max, end).data)
         high_watermark = log.high_watermark
         leader.role.fetched(

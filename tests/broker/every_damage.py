@@ -262,7 +262,7 @@ def left_by(end: End) -> Left:
     broker.settle()
     checkpointed = {key: log.durability.recovery_point for key, log in logs(broker).items()}
     _use(broker, producer, producer_id, range(28, 40))
-    durable = {key: log.files.unsynced.durable_offset for key, log in logs(broker).items()}
+    durable = {key: log.durability.durable_offset for key, log in logs(broker).items()}
     content = {key: content_of(log) for key, log in logs(broker).items()}
     end(broker)
     if end is stopped:

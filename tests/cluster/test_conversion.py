@@ -375,7 +375,7 @@ def test_member_of_another_cluster_is_refused(world: ConversionInMemory) -> None
     world.convert()
     other = ConversionInMemory()
     other.nodes[BROKER_ID].disk = world.disk
-    refused(other, "/data is a member's of cluster .*, and ZooKeeper has no cluster: correct zookeeper.connect")
+    refused(other, "/data belongs to a member of cluster .*, and ZooKeeper has no cluster: correct zookeeper.connect")
     other.submit(Create("/cluster"))
     other.submit(Create(paths.CLUSTER_ID, encode_cluster_id("another")))
     refused(other, "ZooKeeper has cluster another, and /data is of cluster")

@@ -162,7 +162,7 @@ def test_directory_that_was_not_closed_is_refused() -> None:
 
 
 def test_broker_that_is_alone_is_not_given_to_kafka() -> None:
-    refused(used_world(), "/data is that of a broker that is alone", to_kafka=True)
+    refused(used_world(), "/data belongs to a standalone broker", to_kafka=True)
 
 
 def test_directory_of_kafka_over_kraft_or_of_a_broker_that_is_alone_is_not_taken() -> None:
@@ -170,7 +170,7 @@ def test_directory_of_kafka_over_kraft_or_of_a_broker_that_is_alone_is_not_taken
     world = member()
     world.disk.remove(f"{DIRECTORY}/{FILE_NAME}")
     refused(world, f"{FILE_NAME} is in 0 of the directories: .* of Apache Kafka over ZooKeeper", to_kafka=False)
-    refused(used_world(), "/data is that of a broker that is alone", to_kafka=False)
+    refused(used_world(), "/data belongs to a standalone broker", to_kafka=False)
 
 
 def test_half_of_the_log_directories_is_not_given_to_kafka() -> None:

@@ -196,7 +196,7 @@ def test_what_another_release_shares_is_kept_and_what_is_no_value_is_left_alone(
     cluster.start_served(2)
     assert stored(cluster) == odd | {"default.replication.factor": "3"}
     assert in_effect(cluster, 2, "num.partitions") == {"num.partitions": 1}
-    assert any(one.startswith("num.partitions of the cluster in ZooKeeper is left alone") for one in caplog.messages)
+    assert any(one.startswith("num.partitions of the cluster in ZooKeeper is ignored") for one in caplog.messages)
 
 
 def test_a_start_is_refused_where_what_the_cluster_shares_cannot_be_read() -> None:

@@ -20,7 +20,7 @@ from harness.processes import BrokerProcess
 from harness.shared_producer import TV1, Cluster, Driver, until
 from oncelog.records import BatchHeader, Codec, Record, batches, build_batch, decode_batch
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 
 TOPIC = "table"
 HOUR_MS = 3_600_000

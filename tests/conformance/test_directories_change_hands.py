@@ -30,7 +30,7 @@ from oncelog.client import (
     TopicPartition,
 )
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 
 ORDERS, TABLE = TopicPartition("orders", 0), TopicPartition("table", 0)
 GROUP = "readers"

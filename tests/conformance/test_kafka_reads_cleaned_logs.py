@@ -16,7 +16,7 @@ from harness.memory_disk import MemoryDisk
 from harness.transaction_in_memory import TV2, ProducerInMemory, make_topic
 from oncelog.records import Codec
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 
 ROLL_MS = 1000
 SETTINGS = {

@@ -15,7 +15,12 @@ from harness.names import unique
 from harness.oncelog_cluster import OncelogCluster
 from harness.waiting import until
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.client("Kafka's tools")]
+pytestmark = [
+    pytest.mark.jvm,
+    pytest.mark.slow,
+    pytest.mark.drawn(3, together=True),
+    pytest.mark.client("Kafka's tools"),
+]
 ALL = (0, 1, 2)
 QUIET = {"auto.leader.rebalance.enable": "false", "log.cleaner.enable": "false"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kazoo.client import KazooClient
 
-pytestmark = [pytest.mark.jvm, pytest.mark.slow]
+pytestmark = [pytest.mark.jvm, pytest.mark.slow, pytest.mark.drawn(3, together=True)]
 
 
 @pytest.mark.parametrize("kinds", [("oncelog", "kafka"), ("kafka", "oncelog"), ("oncelog", "oncelog")], ids="+".join)

@@ -6,16 +6,12 @@ import re
 from struct import pack
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.log_on_memory_disk import DIRECTORY, LogOnMemoryDisk
 from harness.manual_clock import START_MS
-from harness.memory_disk import MemoryDisk
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, LogConfig, PartitionLog, Refused, TimestampOffset
-from oncelog.log.scan import KEPT_BYTES_MAX
-from oncelog.log.segment import WRITE_BACK_BYTES, Segment
+from oncelog.log.segment import WRITE_BACK_BYTES
 from oncelog.records import NO_TIMESTAMP, ControlType
 from oncelog.wire import ErrorCode
 
@@ -253,34 +249,6 @@ def test_only_a_transaction_is_written_back_while_it_grows_each_byte_once(transa
     ends = [position + size_bytes for position, size_bytes in on.disk.written_back]
     assert [position for position, _ in on.disk.written_back] == [0, *ends][: len(ends)]
     assert [end // WRITE_BACK_BYTES for end in ends] == ([1, 2] if transactional else [])
-
-
-@given(
-    st.lists(
-        st.one_of(
-            st.tuples(st.just("kept"), st.sampled_from([1, 70, 5000, KEPT_BYTES_MAX, KEPT_BYTES_MAX + 1])),
-            st.tuples(st.just("written"), st.sampled_from([1, 70, 5000])),
-            st.tuples(st.just("cut"), st.sampled_from([0, 1, 70, 5000])),
-            st.tuples(st.just("taken"), st.integers(0, 12_000)),
-        ),
-        max_size=30,
-    )
-)
-def test_end_that_is_taken_is_what_the_file_has_whatever_was_written_and_cut_off(steps) -> None:
-    disk = MemoryDisk()
-    disk.make_directory("/log")
-    segment = Segment(disk, "/log", 0, LogConfig(), START_MS)
-    for offset, (step, size_bytes) in enumerate([*steps, ("taken", 10**9)]):
-        position = max(0, segment.size_bytes - size_bytes)
-        if step == "taken":
-            assert segment.take_end(position) == segment.file.read(position, segment.size_bytes - position)
-        elif step == "cut":
-            segment.cut(position)
-        else:
-            chunks = [bytes([offset % 256]) * (size_bytes - 1), b"x"]
-            segment.append(chunks, size_bytes, offset, START_MS)
-            if step == "kept":
-                segment.keep_end(chunks, size_bytes)
 
 
 def test_flush_is_due_after_so_many_records_or_so_long() -> None:

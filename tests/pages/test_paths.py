@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,26 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "oncelog"
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
-LINKS = re.compile(r"\]\((?!\w+:)([^)#]+)")
+LINKS = re.compile(r"\]\((?!\w+:)([^)#]*)(?:#([^)]+))?\)")
+HEADINGS = re.compile(r"^#+ (.+)$", re.MULTILINE)
 PATHS = re.compile(r"`(\w[\w./-]*/(?:[\w-]+\.py)?)`")
 """A path that ends with a slash or with .py, from the root or from src/oncelog."""
 
 
 def missing_links(page: Path) -> list[str]:
-    return [target for target in LINKS.findall(page.read_text()) if not (page.parent / target).exists()]
+    """Files that are not there, and headings that their page does not have."""
+    links = [(page.parent / name if name else page, anchor) for name, anchor in LINKS.findall(page.read_text())]
+    return [
+        f"{path}#{anchor}" for path, anchor in links if not path.exists() or (anchor and anchor not in anchors(path))
+    ]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Links to the headings of a page, as GitHub makes them."""
+    return frozenset(
+        re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in HEADINGS.findall(page.read_text())
+    )
 
 
 def missing_paths(page: Path) -> list[str]:

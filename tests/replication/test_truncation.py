@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from harness.replica_on_memory_disk import ReplicaOnMemoryDisk
-from harness.replicas import Replicas
-from oncelog.replication import EpochEnd, Truncation, divergence, truncation
-from oncelog.wire import ErrorCode
+from harness.replicas import Replicas, divergence
+from oncelog.replication import EpochEnd, Truncation, truncation
 
 
 def log_of(*epochs: tuple[int, int]) -> ReplicaOnMemoryDisk:
@@ -67,36 +66,29 @@ def test_kip_279_follower_goes_back_epoch_by_epoch_until_both_know_one() -> None
     leader, follower = log_of((1, 8), (2, 12), (4, 3)), log_of((1, 10), (3, 5))
     log = follower.log
     told = divergence(leader.log, log.log_end_offset, log.newest_epoch)
-    assert told == EpochEnd(2, 20)
+    assert told == (2, 20)
     assert truncation(log, EpochEnd(2, 20), 15) == Truncation(10, is_complete=False)
     follower.truncate_to(10)
     told = divergence(leader.log, log.log_end_offset, log.newest_epoch)
-    assert told == EpochEnd(1, 8)
+    assert told == (1, 8)
     assert truncation(log, EpochEnd(1, 8), 10) == Truncation(8, is_complete=True)
     follower.truncate_to(8)
-    assert divergence(leader.log, log.log_end_offset, log.newest_epoch) is ErrorCode.none
+    assert divergence(leader.log, log.log_end_offset, log.newest_epoch) is None
     assert leader.read_all().startswith(follower.read_all())
 
 
 def test_follower_that_is_behind_in_the_same_epoch_cuts_nothing_off() -> None:
     leader, follower = log_of((1, 8)), log_of((1, 5))
-    assert divergence(leader.log, 5, 1) is ErrorCode.none
+    assert divergence(leader.log, 5, 1) is None
     assert truncation(follower.log, EpochEnd(1, 8), 5) == Truncation(5, is_complete=True)
 
 
-def test_epoch_that_the_leader_never_heard_of_is_out_of_range() -> None:
-    """Kafka's Partition.readRecords: the end of the last fetched epoch cannot be told."""
-    assert divergence(log_of((1, 8)).log, 5, 3) is ErrorCode.offset_out_of_range
-
-
-def test_offset_outside_the_log_is_out_of_range_and_one_that_says_no_epoch_may_be_inside() -> None:
+def test_leader_tells_an_epoch_that_it_never_had_from_an_offset_beyond_its_log() -> None:
+    """Kafka's Partition.readRecords: the end of an epoch above all others cannot be told."""
     leader = log_of((1, 8))
-    leader.log.advance_high_watermark(8)
-    leader.log.advance_log_start(3)
-    assert divergence(leader.log, 2, 1) is ErrorCode.offset_out_of_range
-    assert divergence(leader.log, 9, -1) is ErrorCode.offset_out_of_range
-    assert divergence(leader.log, 8, -1) is ErrorCode.none
-    assert divergence(leader.log, 9, 1) == EpochEnd(1, 8)
+    assert divergence(leader.log, 5, 3) == (-1, -1)
+    assert divergence(leader.log, 9, 1) == (1, 8)
+    assert divergence(leader.log, 8, -1) is None
 
 
 def test_answers_of_leaders_that_know_less() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unittest.mock import patch
 
-from oncelog.broker.housekeeping import Housekeeping
+from oncelog.broker.housekeeping import LogUpkeep
 from oncelog.log import cleanup
 from oncelog.log.compaction import Cleaning
 from oncelog.log.compaction.batch_filter import BatchFilter, CleanedTransactions, _emptied
@@ -46,8 +46,8 @@ def _aborted_records_are_last() -> Patch:
 @BUGS.add("old segments are deleted before a checkpoint says so", Hides.AFTER_A_CHANGE, 120)
 def _deleted_before_the_checkpoint() -> Patch:
     async def leave(self: Any) -> None:
-        now_ms = self._broker.clock.now_ms()
+        now_ms = self._clock.now_ms()
         await self._for_each_log(lambda log: log.retention.leave_expired(now_ms))
         await self._for_each_log(lambda log: log.retention.delete_left(log.log_start_offset))
 
-    return patch.object(Housekeeping, "_leave_and_delete", leave)
+    return patch.object(LogUpkeep, "_leave_and_delete", leave)

@@ -201,7 +201,7 @@ def _large_tails_are_taken() -> Patch:
     journal = Durability._journal
 
     def journaled(self: Any, log: Any) -> Any:
-        return journal(self, log) or (None if log.files.unsynced.files() else log.durability.sync_point())
+        return journal(self, log) or (None if log.durability.files() else log.durability.sync_point())
 
     return patch.object(Durability, "_journal", journaled)
 

@@ -69,15 +69,19 @@ def _end_without_the_epoch() -> Patch:
 
 @BUGS.add("EndTxn is answered before its decision is durable", Hides.UNDER_WAY, 200)
 def _answer_before_durable() -> Patch:
-    async def end(self: Any, record: Any, markers: Any, prepared: Parked[ErrorCode]) -> None:
+    async def decide(self: Any, record: Any, markers: Any) -> ErrorCode:
         self.coordinator.ids.hold(record)
         await self.markers.put_first(markers)
         self._log.append(record)
-        prepared.release(ErrorCode.none)
-        await self._log.durable(record.transactional_id)
+        return ErrorCode.none
+
+    async def complete(self: Any, markers: Any, _: ErrorCode) -> None:
+        await self._log.durable(markers.transactional_id)
         await self._complete(markers)
 
-    return patch.object(Transactions, "_end", end)
+    return both(
+        patch.object(Transactions, "_decide", decide), patch.object(Transactions, "_complete_decided", complete)
+    )
 
 
 @BUGS.add("a decision is durable before what it is about", Hides.PRODUCERS, 120)
@@ -91,14 +95,18 @@ def _markers_are_not_put_first() -> Patch:
 
 
 def _put_first_only_when(*, is_decided: bool) -> Patch:
-    put_first = Marking.put_first
+    begin, put_first = Transactions.__init__, Marking.put_first
+
+    def begun(self: Any, *parts: Any, **more: Any) -> None:
+        begin(self, *parts, **more)
+        self.markers.ids = self.coordinator.ids
 
     def put(self: Any, markers: Any) -> Parked[bool]:
-        known = self._broker.transactions.coordinator.ids.metadata(markers.transactional_id)
+        known = self.ids.metadata(markers.transactional_id)
         assert known is not None
         return put_first(self, markers) if (known.status in DECIDED) == is_decided else Parked.ready(True)
 
-    return patch.object(Marking, "put_first", put)
+    return both(patch.object(Transactions, "__init__", begun), patch.object(Marking, "put_first", put))
 
 
 @BUGS.add("with TV1, Complete need not be durable before the next transaction", Hides.OLD_OR_REFUSED, 400)

@@ -54,6 +54,7 @@ def test_process_that_checks_options_loads_no_messages() -> None:
 def test_driver_that_may_have_to_encode_is_ready_when_it_does() -> None:
     """Rows are encoded by the driver from the second micro-batch on, which would wait for the compiler."""
     program = """
+import oncelog.records.arrow
 from oncelog.spark.sink.output import load_kernels
 load_kernels()
 import sys

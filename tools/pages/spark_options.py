@@ -34,8 +34,8 @@ Each is an error that says why.
 _INERT = """
 ## Accepted without effect
 
-They tune Kafka's Java clients. Whoever sets some is told so in one warning. What Spark's guide sets in the session's configuration
-(`spark.kafka.consumer.cache.*` and the like) is not seen there, and changes nothing either.
+They tune Kafka's Java clients. One warning names those that a program sets. Settings of the session that Spark's
+guide names (`spark.kafka.consumer.cache.*` and the like) are not seen, and change nothing either.
 
 | option | for | why |
 |---|---|---|

@@ -1,7 +1,6 @@
-"""Who may send what brokers of a cluster send to each other: Kafka's authorizer asks for ClusterAction on the cluster there.
+"""Access to the requests that brokers send to each other: Kafka's authorizer asks for ClusterAction on the cluster there.
 
-There is no authorizer here. Brokers are known by the listener at which they reach each other and, where that asks for it, by who
-they show to be.
+There is no authorizer here. A broker is known by the listener between brokers and, where that authenticates, by its principal.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ EVERY_TOPIC_OPERATION = 3576
 EVERY_CLUSTER_OPERATION = 8096
 """Create, alter and describe, act as a broker, describe and alter settings, write idempotently, and handle tokens."""
 UNKNOWN_OPERATIONS = -(2**31)
-"""What is answered where nobody asked."""
+"""The answer where the request did not ask for operations."""
 
 
 class Access:
@@ -34,13 +33,13 @@ class Access:
         self._said: set[tuple[str, str | None]] = set()
 
     def is_broker(self, peer: Peer) -> bool:
-        """Whether requests of brokers are served. A broker that is alone has no listener for them: they are an administrator's."""
+        """True if the peer may send requests of brokers. A broker that is alone has no listener for them: an administrator may."""
         if self._between is not None and peer.listener != self._between:
             return False
         return peer.principal is None or peer.principal in self._brokers
 
     def is_administrator(self, peer: Peer) -> bool:
-        """Whether it may end a transaction that hangs: whoever comes to a listener that asks nobody who he is, or a super user."""
+        """True if the peer may end a hanging transaction: it is a super user, or its listener authenticates nobody."""
         return peer.principal is None or peer.principal in self._super_users
 
     def refused(self, api: str, peer: Peer) -> None:

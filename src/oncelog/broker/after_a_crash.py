@@ -33,7 +33,7 @@ def put_away(disk: Disk, replayed: Replayed) -> None:
         if replayed.is_whole:
             disk.remove(path)
         else:
-            # For whoever repairs the log that is too short for what is in here.
+            # A repair of the log that is too short needs what is in here.
             disk.rename(path, path + KEPT)
 
 
@@ -59,7 +59,7 @@ def left_by_last_stop(
 
 
 def _durable_ends(replayed: Replayed, own: OwnCheckpoint | None) -> dict[tuple[UUID, int], int]:
-    """What the write-ahead log says, and what an earlier one said of logs that could not be opened since."""
+    """The durable ends in the write-ahead log, and those in an earlier one of logs that could not be opened since."""
     ends = {} if own is None else dict(own.durable_ends)
     for log, end in replayed.durable_ends.items():
         ends[log] = max(end, ends.get(log, 0))

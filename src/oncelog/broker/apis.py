@@ -21,7 +21,7 @@ It returns the answer, or a coroutine that does; None if the request has no answ
 
 
 class ClusterAction(Enum):
-    """Which requests of an API only brokers may send. Kafka's authorizer asks for the right of this name on the cluster."""
+    """The requests of an API that only brokers may send. Kafka's authorizer asks for the right of this name on the cluster."""
 
     NONE = ""
     ALL = "all"
@@ -40,7 +40,7 @@ class ServedApi(NamedTuple):
     module: str
     """The one of `package` that serves it."""
     needs: Readiness = Readiness.COORDINATORS
-    """What it waits for while the broker starts."""
+    """A request that comes before this waits for it."""
     cluster_action: ClusterAction = ClusterAction.NONE
     """For ALL it is checked before the handler, whose module has `refusal`; otherwise by the handler."""
     package: str = "oncelog.broker.handlers"
@@ -120,4 +120,4 @@ _TABLE = (
 )
 
 APIS: Mapping[int, ServedApi] = MappingProxyType({api.key: api for api in _TABLE})
-"""What a broker serves that is alone."""
+"""The APIs of a broker that is alone."""

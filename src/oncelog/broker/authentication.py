@@ -1,8 +1,7 @@
-"""Who comes to a listener with SASL says first who it is: SaslHandshake, then SaslAuthenticate (KIP-43, KIP-152).
+"""Authentication at a listener with SASL: SaslHandshake, then SaslAuthenticate (KIP-43, KIP-152).
 
-Behind SaslHandshake v0 the mechanism's messages come as frames without a header. What is served before all of it is
-ApiVersions. The rules are those of Kafka's SaslServerAuthenticator; its sentences are what
-clients are told.
+Behind SaslHandshake v0 the mechanism's messages come as frames without a header. Only ApiVersions is served before it. The
+rules and the error messages are those of Kafka's SaslServerAuthenticator.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ TRANSITIONS: dict[tuple[SaslState, SaslState], str] = {
 
 class ScramUsers(Protocol):
     def credential(self, mechanism: Scram, username: str) -> Awaitable[ScramCredential | None]:
-        """What there is of a user; None for one that is not known."""
+        """The credential of a user; None if the user is unknown."""
         ...
 
 
@@ -72,10 +71,10 @@ class AuthenticationRefusedError(Exception):
 
 
 class SaslAuthenticator:
-    """Of one connection. `receive` serves it until `complete` is called, once and with the user's name; then others do.
+    """Authenticates one connection. It calls `complete` once, with the user's name, and serves nothing after that.
 
-    `mechanisms` are those of the listener, `plain_users` the users of PLAIN with their passwords. A refusal is told after
-    `delay_ms`, as in Kafka: who guesses passwords has to wait.
+    `mechanisms` are those of the listener, `plain_users` the users of PLAIN with their passwords. A refusal is answered after
+    `delay_ms`, as in Kafka, to slow down a client that guesses passwords.
     """
 
     __slots__ = (
@@ -173,7 +172,7 @@ class SaslAuthenticator:
         return [FRAME_LENGTH.pack(len(answer)) + answer]
 
     async def _step(self, connection: Peer, message: bytes) -> bytes:
-        """What the mechanism answers. Raises AuthenticationRefusedError, late, and the connection ends then."""
+        """Return the mechanism's answer. Raises AuthenticationRefusedError, after the delay; the connection ends then."""
         try:
             answer, is_last = await self._next(message)
         except AuthenticationRefusedError as refused:
@@ -187,7 +186,7 @@ class SaslAuthenticator:
         return answer
 
     async def _next(self, message: bytes) -> tuple[bytes, bool]:
-        """What the mechanism answers, and whether that is its last word. Raises AuthenticationRefusedError."""
+        """Return the mechanism's answer, and True if it is the last one. Raises AuthenticationRefusedError."""
         if self._mechanism == PLAIN:
             try:
                 self._username = verify_plain(message, self._plain_users)

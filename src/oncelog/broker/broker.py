@@ -245,7 +245,7 @@ class BrokerCore:
         await self._begin(disk)
 
     def _read_journal(self, disk: Disk, own: OwnCheckpoint | None, new_id: Callable[[], str]) -> JournalState:
-        """What the journal says, and the directories as it knows them."""
+        """Read the journal, and find the directories that it names."""
         directories = self.log_directories
         self._journal = Journal(disk, directories.home, self.fail)
         state = read_journal(self._journal, 0 if own is None else own.journal_bytes)

@@ -35,7 +35,7 @@ class CoordinatorPartitions:
                 yield from elections.loading(index, leader_epoch)
 
     def follow_count(self, topic: Topic) -> None:
-        """Where a group or a transactional id belongs depends on how many partitions its topic has."""
+        """Tell the coordinator how many partitions its topic has: they decide where a group or a transactional id belongs."""
         if topic.name == TRANSACTION_STATE:
             self._transactions.coordinator.partition_count = len(topic.partitions)
         elif topic.name == CONSUMER_OFFSETS:

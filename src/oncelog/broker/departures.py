@@ -1,4 +1,4 @@
-"""What goes on around topics that are deleted, and replicas that leave: moves end, and checkpoints forget them."""
+"""The work around deleted topics and replicas that leave: moves end, and checkpoints forget them."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Dispatch:
     def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
         """Take one request, without its length, and give its answer, with its length; later if the request has to wait.
 
-        The answer is None for a request that has none. A request that waits is a task, which whoever sent it may end.
+        The answer is None for a request that has none. A request that waits is a task, which its connection may end.
         Raises WireError for bytes that are no request of a served version.
         """
         if self._has_failed():
@@ -114,7 +114,7 @@ class Dispatch:
         return await self._serve(api, request, correlation_id, is_large=True)
 
     async def _receive_early(self, api: ServedApi, request: Request, correlation_id: int) -> Answer:
-        """The broker is not ready for it: it waits, for whoever asks would only ask again."""
+        """Hold the request until the broker is ready for it: the client would only ask again."""
         await self._ready_for(api)
         return await self._serve(api, request, correlation_id)
 
@@ -135,11 +135,11 @@ class Dispatch:
         except DiskError as error:
             self._fail(error)
             if not self._has_failed():
-                # Whoever asked can ask again.
+                # The client can ask again.
                 request.connection.close()
             return await Parked[Answer]()
         except RefusedError as refused:
-            # It has no error code: whoever asked connects again, and asks again.
+            # There is no error code for it: the client connects and asks again.
             request.connection.close(_refusal(api, refused))
             return None
         except Exception as bug:
@@ -196,7 +196,7 @@ def _decoded(request_class: Any, frame: memoryview, position: int) -> Any:
 
 
 def _has_many_items(body: Any) -> bool:
-    """Whether writing an answer would keep everybody waiting. Most arrays in arrays are of requests that are large themselves."""
+    """True if encoding an answer would block the event loop. Most arrays in arrays answer requests that are large themselves."""
     if body is None:
         return False
     answer_class: Any = type(body)

@@ -16,7 +16,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
 def upgrade_type(update: Any) -> int:
-    """Of a feature's update in UpdateFeatures, in which v0 knows one kind of downgrade."""
+    """The upgrade type of an update in UpdateFeatures, of which v0 has one kind of downgrade."""
     if hasattr(update, "allow_downgrade"):
         return SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE
     return int(update.upgrade_type)
@@ -36,7 +36,7 @@ class FinalizedFeatures:
 
     @property
     def has_consumer_groups(self) -> bool:
-        """Whether members may speak the consumer protocol (KIP-848)."""
+        """True if members may speak the consumer protocol (KIP-848)."""
         return self.levels.get(GROUP_FEATURE, 0) >= GROUP_VERSION
 
     def load(self, levels: Mapping[str, int], epoch: int) -> None:

@@ -51,13 +51,13 @@ class FetchedPartition:
     current_leader_epoch: int
     last_fetched_epoch: int
     log_start_offset: int = -1
-    """Where a follower's log begins."""
+    """The log start offset of a follower."""
     name: str | None = None
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
 
     def knows(self, log: PartitionLog) -> bool:
-        """Whether the reader was told what an answer says beside records."""
+        """True if the reader was told the log's high watermark and log start offset."""
         told = self.told_high_watermark, self.told_log_start_offset
         return told == (log.high_watermark, log.log_start_offset)
 
@@ -97,7 +97,7 @@ class FetchWithoutSession:
     def to_look_at(self) -> Sequence[FetchedPartition]:
         return self._partitions
 
-    def settle(self, asked: FetchedPartition, partition: Partition) -> None:
+    def mark_idle(self, asked: FetchedPartition, partition: Partition) -> None:
         """Nothing is remembered of it."""
 
     def watch(self, wake: Callable[[], None], find: Find) -> None:
@@ -146,7 +146,7 @@ class FetchSession:
         self.by_id = by_id
         self.epoch = FIRST_EPOCH + 1
         self.named: Sequence[FetchedPartition] = tuple(partitions.values())
-        """What the request says something of: all from time to time, to see also those of which there is nothing new."""
+        """The partitions that the request names; from time to time all, to look also at those without news."""
         self._all_at_ms = now_ms
         self._moved: dict[Key, None] = dict.fromkeys(partitions)
         self._watched: dict[Key, tuple[Partition, Callable[[], None]]] = {}
@@ -188,10 +188,10 @@ class FetchSession:
         return self.is_follower, len(self.partitions)
 
     def to_look_at(self) -> Sequence[FetchedPartition]:
-        """Those that may have something to say."""
+        """The partitions that may have something to answer."""
         return [self.partitions[key] for key in self._moved]
 
-    def settle(self, asked: FetchedPartition, partition: Partition) -> None:
+    def mark_idle(self, asked: FetchedPartition, partition: Partition) -> None:
         """Its reader knows all of it: it has nothing to say before it moves."""
         key = asked.topic, asked.index
         if self.partitions.get(key) is asked:

@@ -35,7 +35,7 @@ Under load it halves the fetches. Where nothing else has come, it takes no time.
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition answers. `diverging` is (epoch, end offset) where the reader's history is not this log's."""
+    """The answer of one partition. `diverging` is (epoch, end offset) where the reader's history is not this log's."""
 
     asked: FetchedPartition
     error: ErrorCode = ErrorCode.none
@@ -61,10 +61,10 @@ class FetchLimits:
     size_bytes_max: int
     reads_zstd: bool = True
     follower: FollowerId | None = None
-    """Who reads as a replica: it is given all that there is, and what it asks for says what it has."""
+    """The follower that fetches: it may read the whole log, and its fetch offset says what it has."""
     only_from_leader: bool = True
     rack: str | None = None
-    """Where a consumer is, that may be sent to a follower."""
+    """The rack of a consumer that may be sent to a follower."""
 
 
 Reserve = Callable[[int, int], Parked[int]]
@@ -75,16 +75,16 @@ class FetchedPartitions(Protocol):
     """The partitions of one fetch, in a session or without one."""
 
     named: Sequence[FetchedPartition]
-    """What the request says something of."""
+    """The partitions that the request names."""
 
     @property
     def is_empty(self) -> bool: ...
 
     def to_look_at(self) -> Sequence[FetchedPartition]:
-        """Those that may have something to say."""
+        """The partitions that may have something to answer."""
         ...
 
-    def settle(self, asked: FetchedPartition, partition: Partition) -> None:
+    def mark_idle(self, asked: FetchedPartition, partition: Partition) -> None:
         """It has nothing to say before it moves."""
         ...
 
@@ -149,7 +149,7 @@ class Fetching:
         self._reserve = reserve
 
     async def reads(self) -> list[PartitionRead]:
-        """What is to be answered, at least of each partition of which there is something to say."""
+        """Return the answers of the partitions, at least of those with news."""
         if self._limits.follower is not None:
             await self._note_progress(self._limits.follower)
         is_enough = self._limits.wait_ms <= 0 or await self._is_enough() or await self._comes_in_time()
@@ -175,7 +175,7 @@ class Fetching:
             await self._turn.rest()
 
     async def _note_progress(self, follower: FollowerId) -> None:
-        """What a follower asks for tells what it has, whether or not there is more: the high watermark does not wait for that."""
+        """Take note of a follower's fetch offsets: the high watermark moves by them, even where there is nothing more to read."""
         for asked in self._asked.named:
             partition = self._look(asked)
             if isinstance(partition, Partition):
@@ -193,7 +193,7 @@ class Fetching:
         return found if isinstance(found, Partition) else None
 
     async def _is_enough(self) -> bool:
-        """Whether the answer would have `size_bytes_min`, or something to say that does not wait. It reads nothing."""
+        """True if the answer would have `size_bytes_min`, or an error or the like, which does not wait. It reads no records."""
         size_bytes_left = self._limits.size_bytes_min
         for asked in self._asked.to_look_at():
             partition = self._look(asked)
@@ -206,7 +206,7 @@ class Fetching:
                 if size_bytes_left <= 0:
                     return True
             elif asked.knows(partition.log):
-                self._asked.settle(asked, partition)
+                self._asked.mark_idle(asked, partition)
             if self._turn.is_over:
                 await self._turn.rest()
         return self._asked.is_empty or self._limits.size_bytes_min <= 0
@@ -329,7 +329,7 @@ class Fetching:
         next_offset = asked.fetch_offset
         size_bytes = min(size_bytes_left, asked.size_bytes_max)
         if limit <= asked.fetch_offset:
-            self._asked.settle(asked, partition)
+            self._asked.mark_idle(asked, partition)
         elif size_bytes > 0 or whole_batch:
             read.data, next_offset = _records(
                 partition.log, asked.fetch_offset, size_bytes, limit, whole_batch=whole_batch
@@ -388,7 +388,7 @@ def _without_records(
 
 
 def _divergence(partition: Partition, asked: FetchedPartition) -> tuple[int, int] | None:
-    """Where the log that the reader saw and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch.
+    """The epoch and offset at which the reader's log and this one part (KIP-595, Fetch v12); (-1, -1) if it never had that epoch.
 
     An offset from before the log begins is out of range, whatever the epochs say (Kafka's Partition.readRecords).
     """

@@ -1,4 +1,4 @@
-"""What a broker does without being asked: time out transactions, forget what expired, delete old segments, flush."""
+"""The repeated work of a broker: time out transactions, forget what expired, delete old segments, flush."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ_AGAIN_BYTES = 1024 * 1024 * 1024
 """About so much a start after a crash has to read again, of all logs together: some seconds, if it is small batches."""
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 SNAPSHOT_INTERVAL_BYTES_MIN = 1024 * 1024
-"""Of one log. Less is read again faster than it is made durable."""
+"""For one log. Less is read again faster than it is made durable."""
 GROWTH_BYTES_MAX = 512 * 1024 * 1024
 """Logs that have grown do not wait for the next checkpoint when this is what they have grown by together."""
 
@@ -110,7 +110,7 @@ class LogUpkeep:
         return start(self._leave_and_delete())
 
     async def _leave_and_delete(self) -> None:
-        """Where the logs begin is durable before a file is gone. They may begin later by then, which is not durable yet."""
+        """Make the log start offsets durable before a file goes. They may have moved on by then, which is not durable yet."""
         now_ms = self._clock.now_ms()
         begins: dict[PartitionLog, int] = {}
 

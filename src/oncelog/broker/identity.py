@@ -54,7 +54,7 @@ def _identity_in(directories: LogDirectories) -> Identity | None:
 
 
 def is_of_member(state: JournalState) -> bool:
-    """Whether the directories are known to be a member's: they were converted, or have replicas."""
+    """True if the directories are a member's: they were converted, or have replicas."""
     return state.is_converted or any(one.partitions for one in state.hosted.values())
 
 

@@ -71,21 +71,21 @@ class LogRules(NamedTuple):
     leader_epoch: int
     """Under which a log takes its first batch; NO_LEADER_EPOCH where an election says it later."""
     are_replicas: bool
-    """Whether a log may follow the one of another broker."""
+    """True if a log may follow the one of another broker."""
     high_watermarks: PartitionOffsets
-    """Those that are known of each; of others the end of the log is its high watermark."""
+    """The known high watermarks; the others are the log end offsets."""
 
 
 class GroupFormat(NamedTuple):
-    """What the records of __consumer_offsets may be."""
+    """The format of the records of __consumer_offsets."""
 
     decode: Callable[[Record], GroupRecord | None]
     stores_topic_ids: bool
-    """Whether offsets have to be told from those of an earlier topic of the same name."""
+    """True if offsets have to be told from those of an earlier topic of the same name."""
 
 
 class Crash(NamedTuple):
-    """What is known of the last stop."""
+    """The facts about the last stop."""
 
     was_clean: bool
     lost_power: bool
@@ -108,7 +108,7 @@ class Metadata(Protocol):
 
     @property
     def scram_users(self) -> ScramUsers | None:
-        """Where users of SCRAM are looked up."""
+        """The users of SCRAM; None without any."""
         ...
 
     @property
@@ -127,7 +127,7 @@ class Metadata(Protocol):
     def known_brokers(self) -> KnownBrokers: ...
 
     async def identify(self, new_id: Callable[[], str]) -> Identity:
-        """Which broker of which cluster this is. Raises SettingError and DiskError where the directories are of another."""
+        """Return the broker's id and its cluster's. Raises SettingError and DiskError where the directories are of another."""
         ...
 
     def find_partitions(self, state: JournalState, journal_path: str) -> None:
@@ -190,7 +190,7 @@ class Metadata(Protocol):
 
     @property
     def is_stop_clean(self) -> bool:
-        """Whether the next start may count on all that is in the logs."""
+        """True if the next start may count on all that is in the logs."""
         ...
 
 

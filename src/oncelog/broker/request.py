@@ -14,7 +14,7 @@ NO_THROTTLE = timedelta(0)
 
 
 class Peer(Protocol):
-    """What the broker knows of the connection that a request came on."""
+    """The connection that a request came on."""
 
     @property
     def number(self) -> int:
@@ -26,7 +26,7 @@ class Peer(Protocol):
 
     @property
     def principal(self) -> str | None:
-        """Who it has shown to be, as User:NAME; None at a listener that asks nobody."""
+        """The authenticated principal, as User:NAME; None at a listener that authenticates nobody."""
 
     @property
     def peer_host(self) -> str: ...

@@ -1,7 +1,7 @@
-"""What the log says of single requests: those that were refused, and those that took long.
+"""The log lines about single requests: those that were refused, and those that took long.
 
-Nothing of what a request carries is said but who asked and whom it is about: its client id, group and transactional id, and the
-topics, partitions, groups and resources that were refused, with the words in which the client was told why.
+Of a request they have the client id, the group and the transactional id; of its answer the topics, partitions, groups and
+resources that were refused, with the message that the client got. Nothing else that a request carries is logged.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ SUBJECTS = (
     "session_id",
     "transactional_id_pattern",
 )
-"""Of a request: what it is about as a whole."""
+"""Fields of a request that name its subject."""
 TOPIC_NAMES = ("name", "topic", "topic_name", "topic_id")
 PARTITION_NAMES = ("partition_index", "index", "partition", "partition_id")
 OTHER_NAMES = ("group_id", "transactional_id", "key", "member_id", "producer_id", "user", "feature", "log_dir")
-"""Of an item of an answer: whose it is. The first of a topic that has a value counts."""
+"""Fields of an answer's item that name its subject. For topics and partitions the first with a value counts."""
 NOT_TOLD = frozenset({ErrorCode.member_id_required, ErrorCode.topic_already_exists})
-"""What a client that begins is told in the course of things: it takes the id that is told, or the topic that is there."""
+"""Errors that a client gets in the course of things: it takes the id in the answer, or the topic that is there."""
 TEXT_MAX, SUBJECTS_MAX = 200, 3
 NameOf = Callable[[UUID], str | None]
 

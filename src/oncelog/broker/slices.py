@@ -97,7 +97,7 @@ class Turn:
         return self._clock.monotonic_ms() >= self._end_ms
 
     async def each(self, items: Iterable[S], do: Callable[[S], T]) -> tuple[T, ...]:
-        """What `do` makes of each. Others are served in between: it has to look up again what it needs of the broker."""
+        """Apply `do` to each. Others are served in between: `do` has to look up topics and partitions again."""
         made: list[T] = []
         for item in items:
             made.append(do(item))

@@ -1,4 +1,4 @@
-"""What a broker is given when it starts, and what it has found when it is there."""
+"""The start of a broker: its environment, and the report of what it found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Environment(NamedTuple):
-    """What a broker may ask of the world. Alone it has its metadata from its journal."""
+    """The world around a broker. One that is alone has its metadata from its journal."""
 
     clock: Clock
     disk: Disk
@@ -23,7 +23,7 @@ class Environment(NamedTuple):
 
 
 class StartReport(NamedTuple):
-    """What starting found. Bytes are those that followed the last checkpoint, and those of torn appends.
+    """The findings of a start. Bytes are those that followed the last checkpoint, and those of torn appends.
 
     `damage` has a sentence for each partition that is offline.
     """

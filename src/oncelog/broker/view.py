@@ -1,4 +1,4 @@
-"""What a broker knows of the cluster it is in: which brokers there are, and who leads a partition."""
+"""A broker's view of its cluster: the live brokers, and the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog.broker.config.listeners import Endpoint
 NO_LEADER = -1
 """In place of a node, where nobody leads a partition."""
 LEADER_DURING_DELETE = -2
-"""What UpdateMetadata names as the leader of a partition that is being deleted."""
+"""The leader that UpdateMetadata names for a partition that is being deleted."""
 
 
 class ClusterNode(NamedTuple):
@@ -23,7 +23,7 @@ class ClusterNode(NamedTuple):
 
 
 class Leadership(NamedTuple):
-    """Who leads a partition, and who has replicas of it. Those in `offline` are on brokers, or in directories, that are down."""
+    """The leader and the replicas of a partition. Replicas in `offline` are on brokers, or in directories, that are down."""
 
     leader: int = NO_LEADER
     leader_epoch: int = -1
@@ -36,7 +36,7 @@ UNKNOWN = Leadership()
 
 
 class KnownPartition(Protocol):
-    """What is asked of a partition here."""
+    """A partition, as far as a view needs it."""
 
     leader_epoch: int
     leadership: Leadership
@@ -46,10 +46,10 @@ class KnownPartition(Protocol):
 
 
 class ListenerView(Protocol):
-    """The cluster as it is seen by whoever connects to one listener: a broker that has no such listener is not reached."""
+    """The cluster as clients of one listener see it: a broker without such a listener is not reached."""
 
     def brokers(self) -> Sequence[ClusterNode]:
-        """Those that are alive."""
+        """The live brokers."""
         ...
 
     def broker(self, node_id: int) -> ClusterNode | None:
@@ -62,10 +62,10 @@ class ListenerView(Protocol):
 
 
 class ClusterView(Protocol):
-    """What is known at this moment."""
+    """The cluster as it is known at this moment."""
 
     has_others: bool
-    """Whether the broker is a member of a cluster, and not alone."""
+    """True for a member of a cluster."""
 
     @property
     def controller_id(self) -> int:

@@ -94,7 +94,7 @@ class ClusterAlterations:
         return DONE
 
     async def _of_topic(self, name: str) -> dict[str, str]:
-        """What a topic has of its own. Raises AlterationRefusedError where there is no such topic."""
+        """The settings of a topic. Raises AlterationRefusedError if there is no such topic."""
         if not name:
             raise AlterationRefusedError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
         if name_problem(name) is None:

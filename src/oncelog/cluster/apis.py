@@ -18,22 +18,22 @@ _BETWEEN_BROKERS = (
     ServedApi(56, "AlterPartition", 2, 3, "alter_partition", Readiness.LOGS, ClusterAction.ALL, _HANDLERS),
     ServedApi(67, "AllocateProducerIds", 0, 0, "allocate_producer_ids", Readiness.LOGS, ClusterAction.ALL, _HANDLERS),
 )
-"""What brokers of one cluster say to each other, as Kafka's do up to 3.9."""
+"""Requests between the brokers of a cluster, as of Kafka up to 3.9."""
 
 _ONLY_IN_CLUSTER = (
     ServedApi(50, "DescribeUserScramCredentials", 0, 0, "describe_user_scram_credentials", package=_HANDLERS),
     ServedApi(51, "AlterUserScramCredentials", 0, 0, "alter_user_scram_credentials", package=_HANDLERS),
 )
-"""What a broker that is alone has no use for."""
+"""Requests that only a cluster member serves."""
 
 _ALONE = (68, 69, 74, 75)
-"""What a member of a cluster does not serve."""
+"""Requests that only a standalone broker serves."""
 
 _OTHERWISE = (19, 20, 32, 37, 43, 45, 46, 57)
-"""What a member of a cluster serves in a way of its own: handlers of the same names."""
+"""Requests with another handler of the same name in a cluster."""
 
 _MAXIMUM_IN_CLUSTER = {45: 0, 57: 1}
-"""Where a later version asks for what a controller over ZooKeeper does not do."""
+"""Highest versions: later ones have features that a controller over ZooKeeper lacks."""
 
 
 def _in_cluster(api: ServedApi) -> ServedApi:
@@ -48,4 +48,4 @@ CLUSTER_APIS: Mapping[int, ServedApi] = MappingProxyType(
         if api.key not in _ALONE
     }
 )
-"""What a broker serves that has others beside it."""
+"""The APIs of a cluster member."""

@@ -87,7 +87,7 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
 }
 
 
-class PendingRequest:
+class ChannelRequest:
     """One request. `outcome` is released once, even if its caller is gone.
 
     `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
@@ -157,8 +157,8 @@ class Channel:
         self._pause: Timer | None = None
         self._failures = 0
         self._offered: OfferedVersions | None = None
-        self._waiting: deque[PendingRequest] = deque()
-        self._in_flight: deque[PendingRequest] = deque()
+        self._waiting: deque[ChannelRequest] = deque()
+        self._in_flight: deque[ChannelRequest] = deque()
         self._correlation_id = 0
 
     @property
@@ -170,14 +170,14 @@ class Channel:
 
         `timeout_ms` is for all of it, the connection too. Requests are sent in the order in which they were asked.
         """
-        asked = PendingRequest(api_key, range(version, version + 1), lambda _: body, is_negotiated=False)
+        asked = ChannelRequest(api_key, range(version, version + 1), lambda _: body, is_negotiated=False)
         return await self._outcome(asked, timeout_ms)
 
     async def ask_newest(
         self, api_key: int, lowest: int, highest: int, make_body: Callable[[int], Any], timeout_ms: float
     ) -> Any:
         """As `ask`, in the newest version from `lowest` to `highest` that the other broker offers. `make_body` is given it."""
-        asked = PendingRequest(api_key, range(lowest, highest + 1), make_body, is_negotiated=True)
+        asked = ChannelRequest(api_key, range(lowest, highest + 1), make_body, is_negotiated=True)
         return await self._outcome(asked, timeout_ms)
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class Channel:
     def __str__(self) -> str:
         return f"broker {self.node_id} at {self._host}:{self._port}"
 
-    async def _outcome(self, asked: PendingRequest, timeout_ms: float) -> Any:
+    async def _outcome(self, asked: ChannelRequest, timeout_ms: float) -> Any:
         if self._state is CLOSED:
             return ChannelError(Failure.UNREACHABLE, "the channel was closed")
         timer = self._clock.call_later(timeout_ms, partial(self._expire, asked, timeout_ms))
@@ -234,7 +234,7 @@ class Channel:
             if asked in self._waiting:
                 self._waiting.remove(asked)
 
-    def _expire(self, asked: PendingRequest, timeout_ms: float) -> None:
+    def _expire(self, asked: ChannelRequest, timeout_ms: float) -> None:
         """An answer that comes later would be taken for the next one's, or hold it up: the connection ends (as in Kafka)."""
         reason = f"{self} did not answer in {timeout_ms:g} ms"
         if asked in self._in_flight or self._state is CHECKING_API_VERSIONS:
@@ -272,7 +272,7 @@ class Channel:
         self._go_on()
 
     async def _versions(self, version: int) -> OfferedVersions | ErrorCode | ChannelError:
-        asked = PendingRequest(API_VERSIONS_KEY, range(version, version + 1), versions_question, is_negotiated=False)
+        asked = ChannelRequest(API_VERSIONS_KEY, range(version, version + 1), versions_question, is_negotiated=False)
         kind = message_class(API_VERSIONS_KEY, version, "response")
 
         def read(frame: memoryview) -> OfferedVersions | ErrorCode:
@@ -283,7 +283,7 @@ class Channel:
         answer: OfferedVersions | ErrorCode | ChannelError = await asked.outcome
         return answer
 
-    def _send_versioned(self, asked: PendingRequest) -> None:
+    def _send_versioned(self, asked: ChannelRequest) -> None:
         version: int | None = asked.versions[-1]
         if asked.is_negotiated:
             assert self._offered is not None, "what the other broker offers was asked first"
@@ -299,7 +299,7 @@ class Channel:
 
         self._send(asked, version, read)
 
-    def _send(self, asked: PendingRequest, version: int, read: Callable[[memoryview], Any]) -> None:
+    def _send(self, asked: ChannelRequest, version: int, read: Callable[[memoryview], Any]) -> None:
         assert self._link is not None, "a channel that is ready has a link"
         self._correlation_id = (self._correlation_id + 1) & CORRELATION_MAX
         asked.correlation_id = self._correlation_id
@@ -338,7 +338,7 @@ class Channel:
         for asked in waiting:
             asked.end(ChannelError(Failure.UNREACHABLE, reason))
 
-    def _no_version(self, asked: PendingRequest) -> str:
+    def _no_version(self, asked: ChannelRequest) -> str:
         assert self._offered is not None, "what the other broker offers was asked first"
         lowest, highest = self._offered.versions.get(asked.api_key, (0, -1))
         offers = "does not offer it" if highest < lowest else f"offers {lowest} to {highest}"

@@ -1,7 +1,7 @@
-"""The settings that a cluster keeps in ZooKeeper, as far as they concern this broker: it reads them, and follows their changes.
+"""Settings that a cluster keeps in ZooKeeper: this broker reads its own and those of its topics, and follows their changes.
 
-Whoever changes the settings of an entity makes a node in `/config/changes` that names it. What is applied is what ZooKeeper
-has by then, so it does no harm to be told twice, or of several changes at once.
+A change of an entity's settings adds a node to `/config/changes` that names it. The broker applies the settings that ZooKeeper has
+by then: repeated and merged notifications do no harm.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ AT_ONCE = 100
 
 
 class Behind(IntEnum):
-    """What has to be read anew: the more urgent one is the higher."""
+    """The state of an entity's settings that are to be read again; the higher, the more urgent."""
 
     NOTHING = 0
     CHANGES = 1
@@ -99,7 +99,7 @@ class ClusterConfigs:
             self._configure(topic, self._of_topics.get(topic.name, {}))
 
     def of_topic(self, name: str) -> Mapping[str, str]:
-        """What the topic has of its own settings, as far as this broker knows them."""
+        """The last known settings of a topic."""
         return self._of_topics.get(name, {})
 
     async def read_topics(self, names: Iterable[str]) -> None:
@@ -112,7 +112,7 @@ class ClusterConfigs:
             self._apply(zip(some, await self.stored_each(some), strict=True))
 
     async def stored(self, entity: ConfigEntity) -> dict[str, str]:
-        """What ZooKeeper has at this moment, also what this broker does not know."""
+        """The current settings in ZooKeeper, with those that this broker does not know."""
         (found,) = await self.stored_each([entity])
         return found
 
@@ -122,7 +122,7 @@ class ClusterConfigs:
         return [self._stored(one, result) for one, result in zip(entities, results, strict=True)]
 
     def usable_of_topic(self, name: str, stored: Mapping[str, str]) -> dict[str, str]:
-        """Those of a topic's settings that this broker knows. It follows them; the others are for others."""
+        """The settings of a topic that this broker knows, and so applies."""
         for throttled in sorted(stored.keys() & THROTTLED):
             self._remark(
                 f"{throttled} of topic {name} in ZooKeeper is for brokers of Apache Kafka: this one throttles nothing"

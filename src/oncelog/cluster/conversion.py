@@ -99,7 +99,7 @@ async def _check_member(found: LeftAlone, zookeeper: ZooKeeper) -> None:
     home, own = found.directories.home, found.identity.cluster_id
     if not isinstance(there, Data):
         raise ConversionRefusedError(
-            f"{home} is a member's of cluster {own}, and ZooKeeper has no cluster: correct zookeeper.connect"
+            f"{home} belongs to a member of cluster {own}, and ZooKeeper has no cluster: correct zookeeper.connect"
         )
     if decode_cluster_id(there.data) != own:
         raise _another_cluster(found, decode_cluster_id(there.data))

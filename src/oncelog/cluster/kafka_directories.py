@@ -155,7 +155,7 @@ def _journal_state(disk: Disk, directories: Sequence[DataDirectory]) -> JournalS
     state = journal_state(record for line in lines if (record := decode_line(line)) is not None)
     if state.topics:
         raise ConversionRefusedError(
-            f"{home} is that of a broker that is alone: `oncelog cluster convert` makes it a member's first"
+            f"{home} belongs to a standalone broker: convert it with `oncelog cluster convert` first"
         )
     return state
 

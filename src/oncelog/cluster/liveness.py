@@ -56,7 +56,7 @@ class Registration:
         has_waited = False
         while not await self._create():
             if not has_waited:
-                logger.info("%s is there already: waiting until the session that made it has ended", self._path)
+                logger.info("%s exists already: waiting for the end of the session that created it", self._path)
                 has_waited = True
             await sleep(self._clock, PAUSE_MS)
         logger.info("broker is registered as %s with epoch %d", self._path, self.epoch)

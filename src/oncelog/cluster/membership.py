@@ -1,4 +1,4 @@
-"""What makes a broker one of several: its entry in ZooKeeper, what the controller tells it, and its replicas of partitions."""
+"""Membership of a broker in a cluster: its entry in ZooKeeper, the controller's requests, and its replicas of partitions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ logger = logging.getLogger("oncelog.broker")
 
 CONTROLLED_SHUTDOWN, CONTROLLED_SHUTDOWN_VERSION = 7, 3
 TOLD_WITHIN_MS = 2_000
-"""Who stops waits no longer than that for brokers that do not answer: the next controller will tell them."""
+"""A controller that stops waits this long for brokers to answer: the next controller sends them the same."""
 HEARD_BY_CONTROLLER = (
     paths.CONTROLLER,
     paths.CONTROLLER_EPOCH,
@@ -307,7 +307,7 @@ class ClusterMembership:
         return problem
 
     async def _is_elected(self, controller_epoch: int) -> bool:
-        """Whether ZooKeeper, asked again, has this epoch. Whoever is elected writes it there before it speaks to anybody.
+        """Checks the controller epoch in ZooKeeper: a new controller writes it there before it sends its first request.
 
         Raises SessionEndedError.
         """

@@ -44,7 +44,7 @@ class ProducerIdBlocks:
         """The controller is asked until it gives one."""
         while not (block := await self._ask()):
             await sleep(self._clock, PAUSE_MS)
-        logger.info("producer ids %d to %d are this broker's to give", block.start, block.stop - 1)
+        logger.info("producer ids %d to %d are allocated to this broker", block.start, block.stop - 1)
         return block
 
     async def _ask(self) -> range | None:

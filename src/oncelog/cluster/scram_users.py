@@ -71,7 +71,7 @@ class ScramCredentials:
         try:
             return ScramCredential.parse(text)
         except ValueError as error:
-            logger.warning("%s of user %s in ZooKeeper is left alone: %s", mechanism, username, error)
+            logger.warning("%s of user %s in ZooKeeper is ignored: %s", mechanism, username, error)
             return None
 
 
@@ -204,5 +204,5 @@ def _iterations(user: str, configs: Mapping[str, str]) -> dict[Scram, int]:
             if mechanism in configs:
                 found[mechanism] = ScramCredential.parse(configs[mechanism]).iterations
         except ValueError as error:
-            logger.warning("%s of user %s in ZooKeeper is left alone: %s", mechanism, user, error)
+            logger.warning("%s of user %s in ZooKeeper is ignored: %s", mechanism, user, error)
     return found

@@ -108,7 +108,7 @@ class SettingsAgreement:
         self._handed_on = without_other_names(usable, self._own.keys() | AGREED)
         found = sorted(f"{name}={text}" for name, text in usable.items() if name not in self._own)
         if found:
-            logger.info("settings that this broker was not told are the cluster's: %s", ", ".join(found))
+            logger.info("settings taken from the cluster: %s", ", ".join(found))
         self._take({**self._handed_on, **self._agreed})
         # The own write has fired the watch.
         self._see_to_changes()
@@ -162,7 +162,7 @@ class SettingsAgreement:
         try:
             usable = _usable(decode_shared_settings(data))
         except ZnodeError as error:
-            logger.error("settings of the cluster are left as they are: %s", error)
+            logger.error("settings of the cluster cannot be read, and the last ones stay: %s", error)
             return
         agreed = {name: text for name, text in usable.items() if name in AGREED}
         for name, text in agreed.items():
@@ -180,7 +180,7 @@ def _usable(stored: Mapping[str, str]) -> dict[str, str]:
         try:
             BROKER_SETTINGS[name].parse(stored[name])
         except SettingError as error:
-            logger.error("%s of the cluster in ZooKeeper is left alone: %s", name, error)
+            logger.error("%s of the cluster in ZooKeeper is ignored: %s", name, error)
             continue
         usable[name] = stored[name]
     return usable

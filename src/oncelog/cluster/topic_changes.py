@@ -53,7 +53,7 @@ ASKED_AGAIN = (ErrorCode.topic_already_exists, ErrorCode.stale_controller_epoch)
 class ActiveController(Protocol):
     @property
     def is_active(self) -> bool:
-        """Whether this broker is the controller at this moment."""
+        """True while this broker is the controller."""
         ...
 
 
@@ -78,7 +78,7 @@ class TopicChanges:
         self._members = members
 
     def place(self, partition_count: int, factor: int) -> Placement | ApiError:
-        """Where the replicas of a new topic go."""
+        """Places the replicas of a new topic."""
         racks = self._racks()
         return place(
             racks,
@@ -94,7 +94,7 @@ class TopicChanges:
     def auto_create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
         """Make a topic that a client asked for by name, or that a coordinator needs.
 
-        Errors: leader_not_available, if it is made, or may be: whoever asked asks again; others say why it cannot be.
+        Errors: leader_not_available, if it is made, or may be: the client retries; others name the reason.
         """
         return start(self._auto_create(name, partition_count, configs))
 
@@ -127,7 +127,7 @@ class TopicChanges:
         return await self._collision(name) or new_topic_problem(placement)
 
     async def is_leaving(self, name: str) -> bool:
-        """Whether its deletion goes on: it waits for a broker that is away and has a replica."""
+        """True while the deletion waits for a broker that is away and has a replica."""
         try:
             node = await self._node(name)
         except ZnodeError:
@@ -194,7 +194,7 @@ class TopicChanges:
         return None if node is None else node[0].topic_id
 
     async def _node(self, name: str) -> tuple[TopicAssignment, int] | None:
-        """What ZooKeeper has of a topic, and the version of that. Raises ZnodeError."""
+        """The assignment of a topic, with its version in ZooKeeper. Raises ZnodeError."""
         found = await ask(self._zookeeper, GetData(paths.topic(name)))
         return (decode_assignment(name, found), found.stat.version) if isinstance(found, Data) else None
 

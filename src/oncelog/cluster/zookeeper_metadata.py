@@ -126,7 +126,7 @@ class ZooKeeperMetadata:
         """The controller says what this broker leads."""
 
     def recover(self, crash: Crash, transactions: Transactions, end_hanging: Callable[[], int]) -> int:
-        """What was acknowledged other replicas have, and coordinators are elected anew."""
+        """Recovers nothing: other replicas have the acknowledged records, and coordinators are elected again."""
         return 0
 
     def advertise(self, endpoints: Sequence[Endpoint]) -> None:

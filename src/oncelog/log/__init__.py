@@ -27,7 +27,7 @@ from oncelog.log.data_directory import (
 )
 from oncelog.log.durability import SyncPoint
 from oncelog.log.following import Followed
-from oncelog.log.future_log import FutureLog, FutureSync
+from oncelog.log.future_log import FutureLog
 from oncelog.log.leader_epochs import NO_LEADER_EPOCH
 from oncelog.log.log_directories import LogDirectories, Reserve
 from oncelog.log.names import LEADER_EPOCHS, has_room_for
@@ -37,7 +37,6 @@ from oncelog.log.outcome import (
     ActiveProducer,
     Appended,
     DamagedLogError,
-    LogSlice,
     OpenTransaction,
     Origin,
     Refused,
@@ -45,7 +44,7 @@ from oncelog.log.outcome import (
     UnknownEpochError,
 )
 from oncelog.log.partition_log import PartitionLog
-from oncelog.log.recovery import LoadedLog, RecoveryReport, sync_segments
+from oncelog.log.recovery import LoadedLog, sync_segments
 from oncelog.log.scan import ScannedBatch
 from oncelog.log.write_ahead import Entry, Replayed, Tail, WriteAheadLog, keep_entries_of, replay, taking_back
 
@@ -66,13 +65,11 @@ __all__ = [
     "Entry",
     "Followed",
     "FutureLog",
-    "FutureSync",
     "LoadedLog",
     "LogConfig",
     "LogDigest",
     "LogDirectories",
     "LogPoints",
-    "LogSlice",
     "NodeIdentity",
     "OpenTransaction",
     "Origin",
@@ -80,7 +77,6 @@ __all__ = [
     "PartitionKey",
     "PartitionLog",
     "PartitionOffsets",
-    "RecoveryReport",
     "Refused",
     "Replayed",
     "Reserve",

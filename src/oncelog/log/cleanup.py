@@ -100,7 +100,7 @@ class LogCompaction:
         """
         now_ms = self._clock.now_ms()
         dirt, files = self.dirt(now_ms), self._files
-        durable_end = min(end_offset_max, files.unsynced.recovery_point)
+        durable_end = min(end_offset_max, files.durability.recovery_point)
         if dirt is None or self._cleaning is not None or dirt.end_offset > durable_end:
             return None
         segments = [one for one in files.segments if one.base_offset < dirt.end_offset]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from oncelog.environment import Disk, DiskError
 from oncelog.log.checkpoints import EpochStart, epoch_starts_checkpoint, read_epoch_starts
 from oncelog.log.config import EPOCH_MIN
-from oncelog.log.durability import Unsynced
+from oncelog.log.durability import LogDurability
 from oncelog.log.names import LEADER_EPOCHS
 from oncelog.log.outcome import DamagedLogError, UnknownEpochError
 from oncelog.log.segment import Segment
@@ -50,13 +50,6 @@ class LeaderEpochs:
             self._starts.pop()
         self._starts.append(EpochStart(epoch, start_offset))
         return True
-
-    def end_with(self, epoch: int) -> bool:
-        """Forget the epochs above `epoch`; False if there are none."""
-        count = len(self._starts)
-        while self._starts and self._starts[-1].epoch > epoch:
-            self._starts.pop()
-        return len(self._starts) < count
 
     def epoch_of(self, offset: int) -> int:
         slot = bisect_right(self._starts, offset, key=lambda start: start.start_offset) - 1
@@ -159,12 +152,14 @@ NO_LEADER_EPOCH = -1
 class KeptEpochs:
     """Batches are written under `current`; it is NO_LEADER_EPOCH in a log that follows. `noted` is what the file has."""
 
-    __slots__ = ("_checkpoint", "_directory", "_disk", "_unsynced", "current", "noted")
+    __slots__ = ("_checkpoint", "_directory", "_disk", "_durability", "current", "noted")
 
-    def __init__(self, disk: Disk, directory: str, noted: LeaderEpochs, current: int, unsynced: Unsynced) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, noted: LeaderEpochs, current: int, durability: LogDurability
+    ) -> None:
         self._disk = disk
         self._directory = directory
-        self._unsynced = unsynced
+        self._durability = durability
         self._checkpoint = EpochCheckpoint(disk, directory)
         self.noted = noted
         self.current = current
@@ -237,11 +232,11 @@ class KeptEpochs:
     def keep(self, log_end_offset: int) -> None:
         """Have the file written with the sync of what is in the log at `log_end_offset`."""
         self._checkpoint.keep(self.noted)
-        self._unsynced.add(log_end_offset, self._checkpoint, self._checkpoint.close)
+        self._durability.add(log_end_offset, self._checkpoint, self._checkpoint.close)
 
     def rewrite(self) -> None:
         """Durable on return; no checkpoint that was to be written brings back what is forgotten."""
-        self._unsynced.drop(lambda file, _: file is self._checkpoint)
+        self._durability.drop(lambda file, _: file is self._checkpoint)
         write_epochs(self._disk, self._directory, self.noted)
 
     def forget(self) -> None:

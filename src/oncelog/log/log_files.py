@@ -13,7 +13,7 @@ from oncelog.environment import Clock, Disk, DiskError, Share, Syncable
 from oncelog.log.compaction import put_in_place
 from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.data_directory import delete_partition, remove_later
-from oncelog.log.durability import SyncPoint, Unsynced
+from oncelog.log.durability import LogDurability, SyncPoint
 from oncelog.log.following import fitting
 from oncelog.log.leader_epochs import KeptEpochs
 from oncelog.log.log_offsets import LogOffsets
@@ -49,12 +49,12 @@ class LogFiles:
         "_producers",
         "config",
         "directory",
+        "durability",
         "epochs",
         "growth_bytes",
         "is_gone",
         "segments",
         "snapshots",
-        "unsynced",
     )
 
     def __init__(
@@ -82,9 +82,8 @@ class LogFiles:
         self.directory = directory
         self.segments = Segments(loaded.segments)
         self.snapshots = loaded.snapshots
-        active = self.segments.active
-        self.unsynced = Unsynced(SyncPoint(offsets.end, active.base_offset, active.size_bytes), clock.now_ms())
-        self.epochs = KeptEpochs(disk, directory, loaded.epochs, leader_epoch, self.unsynced)
+        self.durability = LogDurability(clock, config, offsets, self.segments)
+        self.epochs = KeptEpochs(disk, directory, loaded.epochs, leader_epoch, self.durability)
         # Up to here the indexes are as a clean close left them.
         self._closed_end = offsets.end if loaded.report.was_clean else -1
         # A log that was read again has a snapshot at its end.
@@ -96,7 +95,7 @@ class LogFiles:
     @property
     def gaps_below(self) -> int:
         """Offsets may be missing between batches below it: no cleaning takes what is not durable in the log's own files."""
-        return self.unsynced.recovery_point if self._may_have_gaps else 0
+        return self.durability.recovery_point if self._may_have_gaps else 0
 
     def configure(self, config: LogConfig) -> None:
         self.config = config
@@ -160,7 +159,7 @@ class LogFiles:
         index = self.segments.active.indexes.transactions
         for one in aborted:
             index.append(one)
-        self.unsynced.add(log_end_offset, index.file.create())
+        self.durability.add(log_end_offset, index.file.create())
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin another one, at the end of the log or behind a leader's gap."""
@@ -170,9 +169,9 @@ class LogFiles:
         if active.size_bytes == 0 and active.base_offset == base_offset:
             return
         for file in active.seal():
-            self.unsynced.add(end, file, active.close)
+            self.durability.add(end, file, active.close)
         segment = self._new_segment(base_offset, now_ms)
-        self.unsynced.add(end, segment.file)
+        self.durability.add(end, segment.file)
         self.segments.roll(segment)
         self._take_snapshot()
 
@@ -229,7 +228,7 @@ class LogFiles:
         if offset >= self.segments[0].base_offset:
             log_end = self._offsets.end
             end = SyncPoint(*self.segments.end_of_what_stays(min(offset, log_end), log_end))
-        self.unsynced.limit(end.log_end_offset)
+        self.durability.limit(end.log_end_offset)
         return end
 
     def truncate_to(self, offset: int) -> int:
@@ -237,9 +236,9 @@ class LogFiles:
         offset = self.segments.truncate_to(offset)
         self._offsets.cut_off(offset)
         self._closed_end = -1
-        self.unsynced.truncate(offset)
-        self.unsynced.drop(lambda _, joined_end: joined_end > offset)
-        self.unsynced.add(offset, self.segments.active.file)
+        self.durability.truncate(offset)
+        self.durability.drop(lambda _, joined_end: joined_end > offset)
+        self.durability.add(offset, self.segments.active.file)
         self.snapshots.remove_above(offset)
         self.epochs.end_log_at(offset, self._offsets.start)
         # Also where none is forgotten, for it makes durable which files there are: a segment that a power cut brings back would
@@ -249,14 +248,14 @@ class LogFiles:
 
     def keep_all(self) -> None:
         """Nothing has to be cut off: the log ends there, or before."""
-        self.unsynced.lift_limit()
+        self.durability.lift_limit()
         # KIP-101: a leader that wrote nothing has noted an epoch that nobody else knows of.
         if self.epochs.end_log_at(self._offsets.end, self._offsets.start):
             self.epochs.rewrite()
 
     def begin_again_at(self, offset: int) -> None:
         """Go on in an empty segment; the old files stay until `delete_old`."""
-        self.unsynced.forget_files()
+        self.durability.forget_files()
         for segment in self.segments:
             segment.close()
         self._old_segments += self.segments.begin_again(self._new_segment(offset, self._clock.now_ms()))
@@ -270,7 +269,7 @@ class LogFiles:
         self._old_segments.clear()
         self.snapshots.remove_all()
         self.epochs.rewrite()
-        self.unsynced.lift_limit()
+        self.durability.lift_limit()
         self.remove_later(paths)
 
     def others(self) -> tuple[Sequence[str], bytes]:
@@ -283,20 +282,20 @@ class LogFiles:
         No sync of the log's own files may be under way or begin before `are_durable_in_copy`, and none that was told of goes
         beyond `synced`.
         """
-        assert self.unsynced.recovery_point <= synced.log_end_offset, (
+        assert self.durability.recovery_point <= synced.log_end_offset, (
             "what was said to be durable is durable in the copy"
         )
         self.directory = directory
         for segment in self.segments:
             segment.continue_in(directory)
         self.snapshots.continue_in(directory)
-        self.unsynced.forget_files()
+        self.durability.forget_files()
         self.epochs.continue_in(directory)
         self._add_what_followed(synced)
 
     def are_durable_in_copy(self, synced: SyncPoint) -> None:
         """The name of the copy's directory is durable: a power cut does not bring the old one back any more."""
-        self.unsynced.synced_up_to(synced, self._clock.now_ms())
+        self.durability.take_synced(synced)
         self._add_what_followed(synced)
 
     def _add_what_followed(self, synced: SyncPoint) -> None:
@@ -305,7 +304,7 @@ class LogFiles:
             self.epochs.keep(WITH_THE_NEXT_SYNC)
             transaction_index = self.segments.active.indexes.transactions.file
             if transaction_index.exists:
-                self.unsynced.add(WITH_THE_NEXT_SYNC, transaction_index.create())
+                self.durability.add(WITH_THE_NEXT_SYNC, transaction_index.create())
 
     def seal(self) -> tuple[Syncable, ...]:
         """Write what a clean close leaves; return what it has to make durable, and what others may before it does."""
@@ -314,19 +313,19 @@ class LogFiles:
             self._take_snapshot()
         if active.size_bytes and end > self._closed_end:
             for file in active.seal():
-                self.unsynced.add(end, file)
-        return self.unsynced.files()
+                self.durability.add(end, file)
+        return self.durability.files()
 
     def close(self) -> None:
         """Close the files: nobody syncs them any more."""
-        self.unsynced.close()
+        self.durability.close()
         for segment in self.segments:
             segment.close()
 
     def abandon(self) -> None:
         """Close the files, of which the disk has taken leave: nothing of what they hold is worth an error any more."""
         self.is_gone = True
-        self.unsynced.close()
+        self.durability.close()
         for segment in self.segments:
             with suppress(DiskError):
                 segment.close()
@@ -341,7 +340,7 @@ class LogFiles:
     def _take_snapshot(self) -> None:
         bases = {segment.base_offset for segment in self.segments}
         snapshot = self.snapshots.write(self._offsets.end, self._producers, bases)
-        self.unsynced.add(self._offsets.end, snapshot, snapshot.close)
+        self.durability.add(self._offsets.end, snapshot, snapshot.close)
         self.growth_bytes = 0
 
     def _new_segment(self, base_offset: int, now_ms: int) -> Segment:

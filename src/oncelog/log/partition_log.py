@@ -9,7 +9,7 @@ from oncelog.environment import Clock, Disk, DiskFullError, Syncable
 from oncelog.log.checkpoints import LogDigest
 from oncelog.log.cleanup import LogCompaction, LogRetention
 from oncelog.log.config import LogConfig, refusal
-from oncelog.log.durability import LogDurability, SyncPoint
+from oncelog.log.durability import SyncPoint
 from oncelog.log.file_checks import digest_of
 from oncelog.log.following import Followed, leader_batches
 from oncelog.log.leader_epochs import NO_LEADER_EPOCH, epoch_beyond
@@ -100,7 +100,7 @@ class PartitionLog:
         )
         self._segments = files.segments
         self._epochs = files.epochs
-        self.durability = LogDurability(clock, config, offsets, files.segments, files.unsynced)
+        self.durability = files.durability
         self.compaction = LogCompaction(disk, clock, config, files, offsets, producers)
         self.retention = LogRetention(files, offsets, self.compaction)
 
@@ -224,13 +224,9 @@ class PartitionLog:
             if origin is Origin.OBLIGED:
                 raise
             return Refused(ErrorCode.kafka_storage_error, str(error))
-        is_transactional = header.is_transactional
-        if is_transactional or origin is not Origin.CLIENT:
-            # What a transaction or a coordinator writes is made durable soon.
-            self._segments.active.keep_end(chunks, len(batch))
         if has_producer:
             self.producers.record_data(header, base_offset, timestamp_ms)
-            if is_transactional:
+            if header.is_transactional:
                 self._segments.active.write_back()
         return Appended(base_offset, last_offset, -1 if append_time_ms is None else now_ms, False, offsets.start)
 
@@ -259,7 +255,6 @@ class PartitionLog:
             leader_epoch=self._epochs.current,
         )
         self.files.write([batch], len(batch), offset, timestamp_ms, self._clock.now_ms())
-        self._segments.active.keep_end([batch], len(batch))
         aborted = self.producers.record_marker(
             control, producer_id, producer_epoch, coordinator_epoch, timestamp_ms, offset
         )
@@ -411,7 +406,7 @@ class PartitionLog:
         if clean:
             for file in self.files.seal():
                 file.sync()
-            self.files.unsynced.synced_up_to(self.durability.sync_point(), self._clock.now_ms())
+            self.durability.take_synced(self.durability.sync_point())
         self.files.close()
 
     def abandon(self) -> None:

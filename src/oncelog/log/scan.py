@@ -1,8 +1,8 @@
-"""Reads a segment's batches one after the other and checks each; keeps the end of a segment in memory."""
+"""Reading a segment's batches one after the other, with a check of each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from typing_extensions import Buffer
@@ -169,37 +169,3 @@ def fault_in(
     if end != memoryview(data).nbytes:
         return Fault(position + end, next_offset, "a batch is cut short")
     return None
-
-
-KEPT_BYTES_MAX = 16 * 1024
-"""A larger end is about as fast to read from the file again as it was to keep."""
-
-
-class KeptEnd:
-    """The batches that were written last, from one position to another without a gap; nothing at first."""
-
-    __slots__ = ("_chunks", "_end", "_start")
-
-    def __init__(self) -> None:
-        self._chunks: list[Buffer] = []
-        self._start = self._end = -1
-
-    def keep(self, chunks: Sequence[Buffer], size_bytes: int, end: int) -> None:
-        """Keep a batch that ends at `end`, if it is small. What does not reach up to it, or would be too much, goes."""
-        if size_bytes > KEPT_BYTES_MAX:
-            return
-        if self._end != end - size_bytes or end - self._start > KEPT_BYTES_MAX:
-            self._chunks = []
-            self._start = end - size_bytes
-        self._chunks += chunks
-        self._end = end
-
-    def between(self, start: int, end: int) -> bytes | None:
-        """The bytes from `start` to `end`, where the segment ends; None if they are not all here."""
-        if self._end != end or self._start > start:
-            return None
-        return b"".join(self._chunks)[start - self._start :]
-
-    def forget(self) -> None:
-        self._chunks = []
-        self._start = self._end = -1

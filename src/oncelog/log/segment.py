@@ -14,7 +14,7 @@ from oncelog.log.config import LONG_MAX, LogConfig
 from oncelog.log.index_files import NO_TIMESTAMP, OffsetIndex
 from oncelog.log.names import DELETED, LOG, offset_name
 from oncelog.log.outcome import DamagedLogError, LogSlice
-from oncelog.log.scan import KeptEnd, Scan, ScannedBatch, fault_in
+from oncelog.log.scan import Scan, ScannedBatch, fault_in
 from oncelog.log.segment_indexes import SegmentIndexes
 from oncelog.records import HEADER_BYTES, BatchHeader, CorruptBatchError, read_header
 from oncelog.records.batch import MAGIC
@@ -45,7 +45,6 @@ class Segment:
         "_disk",
         "_file",
         "_first_timestamp_ms",
-        "_kept_end",
         "_written_back_bytes",
         "are_times_checked",
         "base_offset",
@@ -93,7 +92,6 @@ class Segment:
             file.close()
         self.trusted_from = self._written_back_bytes = self.size_bytes
         self._first_timestamp_ms: int | None = None
-        self._kept_end = KeptEnd()
         self.are_times_checked = not exists
 
     @property
@@ -144,19 +142,6 @@ class Segment:
         for header in headers:
             self.indexes.note(self.size_bytes, header.size_bytes, header.last_offset, header.max_timestamp_ms)
             self.size_bytes += header.size_bytes
-
-    def keep_end(self, chunks: Sequence[Buffer], size_bytes: int) -> None:
-        """Keep the batch that was written last for `take_end`, if it is small."""
-        self._kept_end.keep(chunks, size_bytes, self.size_bytes)
-
-    def take_end(self, position: int) -> bytes:
-        """The bytes from `position` on, without a look at the file where all of them were kept; they are no more."""
-        size_bytes = self.size_bytes - position
-        data = self._kept_end.between(position, self.size_bytes)
-        if data is None:
-            data = self.file.read(position, size_bytes) if size_bytes else b""
-        self._kept_end.forget()
-        return data
 
     def write_back(self) -> None:
         """Begin to bring batches to the medium, once there are enough of them: the sync that will come has less to do."""
@@ -312,7 +297,6 @@ class Segment:
 
     def seal(self) -> list[File]:
         """Write the last time index entry; return the files that are to be made durable."""
-        self._kept_end.forget()
         return [self.file, *self.indexes.seal()]
 
     def end_below(self, offset: int) -> tuple[int, int]:
@@ -346,7 +330,6 @@ class Segment:
         A power cut could bring sectors of them back among what is written in their place, and make a batch of both. It could
         bring back index entries, too, and the log would seem to have lost what they are about.
         """
-        self._kept_end.forget()
         self.file.truncate(position)
         self.file.sync()
         self.indexes.sync()

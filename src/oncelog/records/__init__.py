@@ -35,8 +35,6 @@ from oncelog.records.record import (
     Record,
     RecordsError,
     UnsupportedCompressionError,
-    crc32_partition,
-    murmur2,
     murmur2_partition,
 )
 
@@ -66,11 +64,9 @@ __all__ = [
     "build_batch",
     "check_batch",
     "control_batch",
-    "crc32_partition",
     "crc32c",
     "crc_is_valid",
     "decode_batch",
-    "murmur2",
     "murmur2_partition",
     "next_sequence",
     "prepare",

@@ -13,7 +13,6 @@ from oncelog.replication.fetch_state import (
     AskOffsets,
     BeginAgain,
     FetchReplicaState,
-    FetchState,
     Step,
     Truncate,
 )
@@ -30,7 +29,7 @@ from oncelog.replication.partition_state import (
     LeaderAndIsrState,
     decide,
 )
-from oncelog.replication.truncation import EpochEnd, FollowedLog, Truncation, divergence, truncation
+from oncelog.replication.truncation import EpochEnd, Truncation, truncation
 
 __all__ = [
     "ACKS_ALL",
@@ -48,9 +47,7 @@ __all__ = [
     "EpochEnd",
     "EpochRequest",
     "FetchReplicaState",
-    "FetchState",
     "FetchedFromLeader",
-    "FollowedLog",
     "Follower",
     "FollowerFetch",
     "FollowerFetchSession",
@@ -64,7 +61,6 @@ __all__ = [
     "Truncate",
     "Truncation",
     "decide",
-    "divergence",
     "preferred_read_replica",
     "truncation",
 ]

@@ -56,9 +56,6 @@ def decide(told: LeaderAndIsrState, broker_id: int, leader_epoch: int, partition
     return Decided(Becomes.LEADER if told.leader == broker_id else Becomes.FOLLOWER)
 
 
-NO_BROKER_EPOCH = -1
-
-
 class IsrState(Enum):
     """Kafka's names."""
 

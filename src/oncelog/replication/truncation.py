@@ -1,13 +1,8 @@
-"""Divergence of a follower's log from its leader's, and its truncation (KIP-101, KIP-279, KIP-595).
-
-Both sides are here: the leader's answer, and how far the follower goes back for it.
-"""
+"""Truncation of a follower's log where it diverges from its leader's (KIP-101, KIP-279, KIP-595)."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
-
-from oncelog.wire import ErrorCode
 
 NO_EPOCH = -1
 NO_OFFSET = -1
@@ -46,22 +41,6 @@ class Truncation(NamedTuple):
 
     offset: int
     is_complete: bool
-
-
-def divergence(log: FollowedLog, fetch_offset: int, last_fetched_epoch: int) -> EpochEnd | ErrorCode:
-    """The leader's side of a Fetch v12: the epoch in which the follower's log parts from this one, or NONE.
-
-    OFFSET_OUT_OF_RANGE where that cannot be told, and for an offset that is outside the log.
-    """
-    if last_fetched_epoch != NO_EPOCH:
-        epoch, end_offset = log.epoch_end_offset(last_fetched_epoch)
-        if epoch == NO_EPOCH or end_offset == NO_OFFSET or fetch_offset < log.log_start_offset:
-            return ErrorCode.offset_out_of_range
-        if epoch < last_fetched_epoch or end_offset < fetch_offset:
-            return EpochEnd(epoch, end_offset)
-    return (
-        ErrorCode.none if log.log_start_offset <= fetch_offset <= log.log_end_offset else ErrorCode.offset_out_of_range
-    )
 
 
 def truncation(log: FollowedLog, told: EpochEnd, fetch_offset: int) -> Truncation:

@@ -105,7 +105,6 @@ CONSTANTS = (
     Constant(segment, "WALK_BYTES", (300,)),
     Constant(scan, "CHUNK_BYTES", (500, 5_000)),
     Constant(scan, "HEADERS_CHUNK_BYTES", (500, 5_000)),
-    Constant(scan, "KEPT_BYTES_MAX", (300, 2_000)),
     Constant(segments, "POSITIONS_KEPT", (1, 3)),
     Constant(index_files, "UNWRITTEN_BYTES_MAX", (1, 60)),
     Constant(cleaning, "STEP_BYTES", (500, 5_000)),

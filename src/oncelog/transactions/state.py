@@ -184,7 +184,7 @@ _MEANINGS = {
 _INTRODUCTION = """\
 # Transaction states
 
-What a transactional id can be doing. The numbers are those of the `__transaction_state` log, the names those that
+The states of a transactional id. The numbers are those of the `__transaction_state` log, the names those that
 DescribeTransactions and ListTransactions answer. A move that is not in the diagram cannot happen: a request that asks
 for one gets an error.
 

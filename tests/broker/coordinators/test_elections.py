@@ -76,7 +76,7 @@ class Elected:
         core = self.broker.core
         coordinator = core.transactions.coordinator
         groups = core.offsets.coordinator
-        known = [groups.members.every_name(), core.memberships._timers, core.transactions._settling._held]
+        known = [groups.members.every_name(), core.memberships._timers, core.transactions._held._held]
         return not any(known) and coordinator.ids == TransactionalIds() and groups.offsets == Offsets()
 
 

@@ -118,6 +118,7 @@ def test_members_are_said_die_alone_stop_together_and_keep_their_data(start, cli
 
 @pytest.mark.jvm
 @pytest.mark.slow
+@pytest.mark.drawn(3)
 @pytest.mark.timeout(300)
 def test_broker_that_comes_back_by_itself_has_the_settings_of_the_cluster_or_is_refused(process, finish, cli, tmp_path):
     """As docs/cluster.md brings it back: a number, and the address of ZooKeeper."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.client.producer.accumulator import TIMESTAMP_MAX_MS, ProducerBatch, given_record, size_bytes
-from oncelog.client.producer.partition_queue import QueuedBatch
+from oncelog.client.producer.partition_queue import BatchState, QueuedBatch
 from oncelog.client.values import TopicPartition
 from oncelog.records import Codec, Record, build_batch, check_batch, decode_batch
 
@@ -130,3 +130,17 @@ def test_batch_is_divided_in_the_middle_until_each_record_is_alone(count: int) -
     assert divide is not None
     halves = [[record.value for record in decode_batch(half.data)] for half in divide()]
     assert halves == [values[: count // 2], values[count // 2 :]]
+
+
+@pytest.mark.parametrize(("base_offset", "offsets"), [(-1, [-1, -1]), (0, [0, 1]), (7, [7, 8])])
+def test_record_has_the_offset_of_its_place_where_the_broker_said_where_the_batch_begins(
+    base_offset: int, offsets: list[int]
+) -> None:
+    batch = ProducerBatch(TopicPartition("orders", 0), 0)
+    for timestamp_ms in (3, 4):
+        record = Record(None, b"value", (), timestamp_ms)
+        batch.append(record, size_bytes(record))
+    batch.encoded = QueuedBatch(batch.partition, batch.encode(Codec.NONE), 1_000)
+    batch.encoded.base_offset, batch.encoded.state = base_offset, BatchState.WRITTEN
+    assert [batch.result(place).offset for place in (0, 1)] == offsets
+    assert [batch.result(place).timestamp_ms for place in (0, 1)] == [3, 4]

@@ -118,3 +118,9 @@ def test_topic_that_is_gone_keeps_the_partitions_that_were_heard_of_last():
     sender.send(10)
     sender.cluster.forget_topic(TOPIC)
     assert {sender.send(300) for _ in range(40)} == {0, 1}
+
+
+def test_partition_is_known_below_the_number_of_partitions() -> None:
+    choice = Sender([0, 0, 0]).choice
+    assert [choice.knows(TOPIC, partition) for partition in (None, 0, 2, 3)] == [True, True, True, False]
+    assert not choice.knows("another", None)

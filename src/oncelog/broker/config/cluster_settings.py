@@ -226,4 +226,4 @@ CLUSTER_DEFAULTS = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }
-"""What is Kafka's default, and no use to a broker that is alone."""
+"""Defaults of Kafka that make no sense for a broker that is alone."""

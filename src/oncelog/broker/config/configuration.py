@@ -32,7 +32,7 @@ def names_of_one_setting(name: str) -> tuple[str, ...]:
 
 
 class SettingSource(IntEnum):
-    """Where a value comes from, in Kafka's numbers: the strongest first, but for what a group has of its own."""
+    """The source of a value, in Kafka's numbers: the strongest first, but for a group's own."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -59,7 +59,7 @@ def parse_settings(values: Mapping[str, str], table: Mapping[str, Setting], what
 
 
 def _parse_for_listeners(values: Mapping[str, str]) -> dict[str, Value]:
-    """What is said of single listeners. Raises SettingError."""
+    """Parse the settings of single listeners. Raises SettingError."""
     return {name: setting_of_listener(name).parse(text) for name, text in values.items()}
 
 
@@ -134,7 +134,7 @@ class Settings:
 
     @property
     def is_in_cluster(self) -> bool:
-        """Whether the broker has others beside it; else it is alone."""
+        """True for a member of a cluster; False for a broker that is alone."""
         return "zookeeper.connect" in self.given
 
     @property
@@ -169,21 +169,21 @@ class Settings:
         return self._layers[source]
 
     def value(self, name: str) -> Value | None:
-        """What a setting of this name is; None if it has no value."""
+        """The value of a setting; None if it has none."""
         return self._values.get(name)
 
     def of_listener(self, listener: str, name: str) -> Value | None:
-        """What a setting is for this listener: its own value, else that of all."""
+        """The value of a setting for this listener: its own, else that of all listeners."""
         own = self._values.get(f"{OF_LISTENER}{listener.lower()}.{name}")
         return self._values.get(name) if own is None else own
 
     @property
     def of_single_listeners(self) -> Mapping[str, Setting]:
-        """Those that were given for one listener, by their whole names."""
+        """The settings that were given for one listener, by their full names."""
         return {name: setting_of_listener(name) for name in self.given if name.startswith(OF_LISTENER)}
 
     def effective(self, name: str) -> Value | None:
-        """What counts for a setting that other names give a value in other units; elsewhere its own value."""
+        """The value that counts where other names set the same in other units; otherwise the setting's own."""
         for other, unit in _UNITS.get(name, ((name, 1),)):
             value = self._values.get(other)
             if value is not None and unit > 1:
@@ -261,7 +261,7 @@ def check_topic(settings: Settings, configs: Mapping[str, str]) -> None:
 
 
 def source_for_new_topic(settings: Settings, own: Mapping[str, Value], name: str) -> SettingSource:
-    """Where a topic that is made has a setting from. Who made it is told of a broker's setting in other units, too."""
+    """The source of a setting of a new topic, as CreateTopics answers it. A broker's setting in other units counts as one."""
     if name in own:
         return SettingSource.DYNAMIC_TOPIC_CONFIG
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)

@@ -9,7 +9,7 @@ PROTOCOLS = ("classic", "consumer", "streams", "share")
 ASSIGNORS = ("uniform", "range")
 SESSION, HEARTBEAT, INTERVAL = "session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"
 TIMES = (SESSION, HEARTBEAT, INTERVAL)
-"""What a broker says for every group, under group.consumer.*, and a group for itself, under consumer.*."""
+"""A broker sets them for every group, under group.consumer.*, and a group for itself, under consumer.*."""
 
 
 def _between(what: str, default: int, lowest: int, highest: int, minimum: int, help: str) -> tuple[Setting, ...]:

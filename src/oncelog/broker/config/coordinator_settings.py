@@ -40,7 +40,7 @@ COORDINATOR_SETTINGS = (
         minimum=1,
         maximum=INT,
         help="How long a request to a group's coordinator waits in a cluster until the replicas in sync have what was recorded for "
-        "it. Then whoever asked is told to come back; what was recorded stays.",
+        "it. Then the client is told to come back; what was recorded stays.",
     ),
     Setting(
         name="offset.metadata.max.bytes",

@@ -30,7 +30,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = MappingProxyType(
 BROKER_NAME_OF_GROUP_SETTING: Mapping[str, str] = MappingProxyType(
     {name: f"group.{name}" for name in GROUP_SETTINGS if f"group.{name}" in BROKER_SETTINGS}
 )
-"""Where the value comes from for a group that has none of its own."""
+"""The broker's setting that counts for a group without a value of its own."""
 
 
 logger = logging.getLogger("oncelog.broker")
@@ -61,7 +61,7 @@ class GroupConfigs:
         return self._limits.get(group, self._common)
 
     def check(self, configs: Mapping[str, str]) -> None:
-        """Whether a group may have these; what it has not is the broker's. Raises SettingError."""
+        """Check the settings of a group; the broker's stand in for those that it has not. Raises SettingError."""
         check_times(self._settings, common_times(self._settings) | _times(_parsed(configs)), OWN)
 
     def configure(self, group: str, configs: Mapping[str, str]) -> None:

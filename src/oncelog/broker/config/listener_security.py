@@ -1,4 +1,4 @@
-"""What the settings say of the security of one listener: what whoever connects there has to show."""
+"""The security of one listener, as the settings have it: encryption, and what a client has to show."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClientAuth(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListenerSecurity:
-    """What whoever connects has to show. Without `tls` nothing is encrypted, without `mechanisms` nobody says who it is.
+    """The demands on a client of a listener. Without `tls` nothing is encrypted, without `mechanisms` there is no SASL.
 
     `plain_users` are the users of PLAIN with their passwords.
     """
@@ -34,7 +34,7 @@ class ListenerSecurity:
 
     @property
     def asks(self) -> bool:
-        """Whether whoever connects is somebody, and not just anybody."""
+        """True if the listener authenticates its clients."""
         return bool(self.mechanisms) or self.has_principals_of_certificates
 
     @property

@@ -1,4 +1,4 @@
-"""Where a broker listens, what it tells clients, and at which of its listeners other brokers reach it.
+"""The listeners of a broker: its addresses, those that clients are told, and the one between brokers.
 
 The rules are those of Kafka 3.9's KafkaConfig.
 """
@@ -57,7 +57,7 @@ def listening_endpoints(settings: Settings) -> tuple[Endpoint, ...]:
 
 
 def advertised_endpoints(settings: Settings) -> tuple[Endpoint, ...]:
-    """What clients are told, if that is set: some or all of the listeners. Raises SettingError."""
+    """The endpoints in advertised.listeners, if set: some or all of the listeners. Raises SettingError."""
     found = _endpoints(settings, "advertised.listeners")
     text = str(settings.value("advertised.listeners"))
     if any(endpoint.is_every_address for endpoint in found):

@@ -12,9 +12,9 @@ from oncelog.broker.config.settings import BROKER_SETTINGS
 
 _NO_CLASSES = "it names a class of Java's"
 _REFUSED = {
-    "authorizer.class.name": "there is no access control: whoever is let in may do everything",
+    "authorizer.class.name": "there is no access control: a client that is let in may do everything",
     "client.quota.callback.class": "there are no quotas",
-    "connections.max.reauth.ms": "whoever has shown who it is stays so until its connection ends",
+    "connections.max.reauth.ms": "a client stays authenticated until its connection ends",
     "control.plane.listener.name": "the controller speaks to brokers at the listener between brokers",
     "sasl.client.callback.handler.class": _NO_CLASSES,
     "sasl.login.callback.handler.class": _NO_CLASSES,
@@ -30,7 +30,7 @@ _AS_IF_NOT_THERE = {"connections.max.reauth.ms": "0"}
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What a properties file sets, and what has to be said of it: a line for each setting without effect."""
+    """The settings of a properties file, and a line to log for each that has no effect."""
 
     settings: dict[str, str]
     remarks: tuple[str, ...]

@@ -1,6 +1,4 @@
-"""What the settings say of a listener that has TLS or SASL: for whoever connects there, and for this broker when it connects to
-the same listener of another one.
-"""
+"""The security of a listener with TLS or SASL: for its clients, and for this broker as a client of the same listener elsewhere."""
 
 from __future__ import annotations
 

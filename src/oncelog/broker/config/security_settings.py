@@ -57,7 +57,7 @@ _TLS = (
         name="ssl.client.auth",
         default="none",
         choices=("required", "requested", "none"),
-        help="Whether whoever connects has to show a certificate, may show one, or is not asked. Of a listener with SASL only a "
+        help="A client that connects has to show a certificate, may show one, or is not asked. Of a listener with SASL only a "
         "value of its own counts, as in Kafka.",
     ),
     Setting(
@@ -142,7 +142,7 @@ _SASL = (
         default=524_288,
         type="int",
         maximum=INT,
-        help="Whoever has not shown yet who it is can send no request of more bytes.",
+        help="A client that is not authenticated yet can send no request of more bytes.",
     ),
     Setting(
         name="connection.failed.authentication.delay.ms",
@@ -161,11 +161,11 @@ SECURITY_SETTINGS = (*_BETWEEN_BROKERS, *_RIGHTS, *_TLS, *_SASL)
 LISTENER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for setting in (*_TLS, _ENABLED_MECHANISMS, *_JAAS)}
 )
-"""Those that a listener may have values of its own of."""
+"""The settings of which a listener may have its own value."""
 
 
 def named_for_listener(name: str) -> tuple[str, str]:
-    """Of `listener.name.<name>.<setting>` the two."""
+    """Split `listener.name.<name>.<setting>` into name and setting."""
     assert name.startswith(OF_LISTENER), name
     listener, _, setting = name.removeprefix(OF_LISTENER).partition(".")
     return listener, setting

@@ -1,4 +1,4 @@
-"""What one setting is: its name, its type, what it may be, whether it may change at run time, and what it does here."""
+"""The description of a setting: its name, its type, its bounds, its effect, and True if a running broker takes it anew."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONG = 2**63 - 1
 _LARGEST = {"short": SHORT, "int": INT, "long": LONG}
 TEXT_BYTES_MAX = 2**15 - 1
 HIDDEN = "[hidden]"
-"""What is shown of a secret, as in Kafka."""
+"""Shown in place of a secret, as in Kafka."""
 
 
 class SettingError(ValueError):
@@ -30,7 +30,7 @@ class SettingError(ValueError):
 
 
 class Effect(StrEnum):
-    """What becomes of a setting that is accepted."""
+    """The effect of a setting that is accepted."""
 
     FULL = "does what it says"
     NONE = "means nothing here"
@@ -140,7 +140,7 @@ class Setting(NamedTuple):
 
     @property
     def documentation(self) -> str:
-        """What is said of it to users."""
+        """The text for users: DescribeConfigs has it."""
         return self.help if self.effect is Effect.FULL else f"This {self.effect}: {self.help[0].lower()}{self.help[1:]}"
 
     @property

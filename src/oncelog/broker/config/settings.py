@@ -58,7 +58,7 @@ _DEFAULT_IN_OTHER_UNITS = {
     "segment.jitter.ms": 0,
     "flush.ms": LONG,
 }
-"""What the broker has in hours by default, or under another name."""
+"""Defaults that the broker's settings have in hours, or under another name."""
 
 TOPIC_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {

@@ -1,4 +1,4 @@
-"""Which settings are a cluster's, not a single broker's: what a client is promised must not depend on which broker it asks."""
+"""The settings of a cluster, not of a single broker: every broker has to promise its clients the same."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ HANDED_ON = (
         "leader.imbalance.per.broker.percentage",
     }
 ) - AGREED
-"""What becomes of the data of topics, groups and transactions, whoever leads them: who is not told has what others were told
-last. Brokers may differ in it, as they do during a rolling restart.
+"""Settings that decide about the data of topics, groups and transactions, whichever broker leads them. A broker that was not
+given them takes those that others were given last. Brokers may differ in them, as they do during a rolling restart.
 """
 SHARED = AGREED | HANDED_ON
 

@@ -1,1 +1,1 @@
-"""What carries out the decisions of the coordinators: appends their records, waits, and writes markers."""
+"""Carries out the decisions of the coordinators: appends their records, waits, and writes markers."""

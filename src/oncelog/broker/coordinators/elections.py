@@ -1,8 +1,7 @@
-"""Which partitions of a coordinator's topic this broker coordinates: each is loaded when this broker becomes its leader.
+"""The partitions of a coordinator's topic that this broker coordinates. It loads each when it becomes the leader.
 
-A broker that is alone becomes the leader of every partition, at its start or when the topic is made. In a cluster whoever
-follows the leaders of partitions calls `elected` and `resigned`, as Kafka's broker calls its coordinators' onElection and
-onResignation.
+A broker that is alone becomes the leader of every partition, at its start or when the topic is made. In a cluster
+LeaderAndIsr leads to `elected` and `resigned`, as Kafka's broker calls its coordinators' onElection and onResignation.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ERRORS = {
 
 
 class Coordinates(Protocol):
-    """What a coordinator does with a partition of its topic."""
+    """A coordinator, at the election and the resignation of a partition of its topic."""
 
     def load(self, partition: int) -> Iterator[None]:
         """Replay it, in short steps; until the last of them nobody is served from it. Raises DiskError."""
@@ -82,7 +81,7 @@ class Elections:
         return CLOSED if led is None else led.state
 
     def error(self, partition: int) -> ErrorCode:
-        """What whoever asks for something of this partition is told: none if it is known here, and nobody can know more.
+        """The error for requests to this partition; none if this broker coordinates it.
 
         Errors: not_coordinator, coordinator_load_in_progress.
         """
@@ -99,10 +98,10 @@ class Elections:
         return led.epoch if led is not None and led.state is ACTIVE else NOT_LED
 
     def term(self, partition: int) -> object:
-        """Whoever waits asks whether it is the same as before the wait. None where this broker does not coordinate.
+        """The term of this coordinator, to be compared before and after a wait. None where this broker does not coordinate.
 
-        An epoch does not tell: a broker that has left the cluster for a moment may lead under the same one again, and has
-        loaded anew what others, or nobody, decided meanwhile.
+        An epoch is not enough: a broker that has left the cluster for a moment may lead under the same one again, and has
+        loaded anew what was decided meanwhile.
         """
         led = self._led.get(partition)
         return led if led is not None and led.state is ACTIVE else None
@@ -145,7 +144,7 @@ class Elections:
             return
         self._close(partition, led)
         if epoch is None:
-            # Whoever has forgotten what it was told may be told the same again.
+            # A broker that has forgotten its leader epochs may be told the same again.
             del self._led[partition]
         else:
             # A new one: a load that is under way finds that it is not about this.
@@ -180,7 +179,7 @@ class Elections:
         self._coordinator.loaded(partition, led.epoch)
 
     def _fail(self, partition: int, led: _Leadership, error: DiskError) -> None:
-        """Of a partition that cannot be read to its end nothing is known, for half is worse than nothing."""
+        """Forget a partition that cannot be read to its end: half of it is worse than nothing."""
         self._coordinator.unload(partition)
         led.move(FAILED)
         found = self._topics.partition(self._topic, partition)

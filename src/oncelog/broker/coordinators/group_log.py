@@ -23,7 +23,7 @@ from oncelog.wire import ErrorCode
 
 
 class Recorded(Enum):
-    """What a record of a group is about. Whoever is told of the one need not wait for the other."""
+    """The subject of a group's record. An answer about the one need not wait for the other."""
 
     MEMBERS = "members"
     OFFSETS = "offsets"
@@ -34,7 +34,7 @@ class Recorded(Enum):
 
 
 class UnconfirmedRecords:
-    """Where the last records of groups end, by partition of `__consumer_offsets`, in the order of the log."""
+    """The end offsets of the last records of groups, by partition of `__consumer_offsets`, in the order of the log."""
 
     def __init__(self) -> None:
         self._ends: defaultdict[int, OrderedDict[tuple[str, Recorded], int]] = defaultdict(OrderedDict)
@@ -105,7 +105,7 @@ class GroupLog:
         return self._elections.is_loading
 
     def is_confirmed(self, group: str, kind: Recorded) -> bool:
-        """Whether all that is recorded of the group is known to be below the high watermark."""
+        """True if all that is recorded of the group is known to be below the high watermark."""
         return self._unconfirmed.end(self.partition_for(group), group, kind) is None
 
     async def committed(self, group: str, kind: Recorded) -> ErrorCode:

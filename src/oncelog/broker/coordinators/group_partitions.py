@@ -18,7 +18,7 @@ MINUTE_MS = 60_000
 
 
 class GroupPartitions:
-    """What one broker's group coordinator does with a partition of its topic (`Coordinates` in `elections.py`)."""
+    """Loads and unloads partitions for the group coordinator (`Coordinates` in `elections.py`)."""
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ PRODUCER_ID_MAX = 2**62 - 1
 """Up to here ids can be skipped, and more than anybody needs are left."""
 
 
-class AskedMarker(NamedTuple):
+class RequestedMarker(NamedTuple):
     """A marker as a client asks for it."""
 
     producer_id: int
@@ -42,10 +42,11 @@ class AskedMarker(NamedTuple):
 
 
 class Suspects(NamedTuple):
-    """What an administrator may mean. `busy` are the producers that have a transaction open or decided at any coordinator.
+    """The transactions that an administrator may end, as the coordinators know them.
 
-    `open_before` has where transactions were open before the coordinators were asked, by topic, partition and producer id: the
-    first offset. One that ends just now is open in a partition and not at its coordinator for a moment, and so is one that begins.
+    `busy` are the producers that have a transaction open or decided at any coordinator. `open_before` has the first offset of
+    each transaction that was open before the coordinators were asked, by topic, partition and producer id. A transaction that
+    begins or ends just now is open in a partition and not at its coordinator for a moment.
     """
 
     busy: Collection[int]
@@ -80,7 +81,7 @@ class HangingTransactions:
         self._topics = topics
         self._transactions = transactions
 
-    def end_as_asked(self, partition: Partition, asked: AskedMarker) -> ErrorCode:
+    def end_as_asked(self, partition: Partition, asked: RequestedMarker) -> ErrorCode:
         """Write a marker of another broker's coordinator, or an administrator's that ends a hanging transaction.
 
         Errors: invalid_txn_state, invalid_producer_epoch, invalid_producer_id_mapping, transaction_coordinator_fenced,
@@ -112,7 +113,9 @@ class HangingTransactions:
             return ErrorCode.transaction_coordinator_fenced
         return self._write(partition, asked)
 
-    def _end_of_nothing(self, partition: Partition, asked: AskedMarker, owner: TransactionMetadata | None) -> ErrorCode:
+    def _end_of_nothing(
+        self, partition: Partition, asked: RequestedMarker, owner: TransactionMetadata | None
+    ) -> ErrorCode:
         """Write a marker where its producer has no transaction open, as Kafka does: it must fence nobody."""
         if owner is not None and owner.status in {ONGOING, *DECIDED}:
             return ErrorCode.invalid_txn_state
@@ -132,7 +135,7 @@ class HangingTransactions:
     async def skip_named_ids(self, markers: Sequence[Any]) -> None:
         """Have nobody get a producer id that an administrator names before anybody has it.
 
-        A marker of it may have any epoch, and whoever got the id would begin below that.
+        A marker of it may have any epoch, and a producer that got the id would begin below that.
         """
         if self._known_brokers.has_others:
             return
@@ -150,7 +153,7 @@ class HangingTransactions:
             await self._producer_ids.skip_to(max(coming))
 
     def _is_new(self, topic: str, index: int, producer_id: int) -> bool:
-        """Whether a partition knows nothing of a producer."""
+        """True if a partition knows nothing of a producer."""
         partition = self._known_brokers.partition(topic, index)
         if partition is None or partition.is_offline:
             return False
@@ -175,7 +178,7 @@ class HangingTransactions:
         found = partition.log.producers.open_transaction(producer_id)
         return None if found is None else found.first_offset
 
-    def abort_as_asked(self, partition: Partition, asked: AskedMarker, known: Suspects) -> ErrorCode:
+    def abort_as_asked(self, partition: Partition, asked: RequestedMarker, known: Suspects) -> ErrorCode:
         """Write an administrator's marker in a cluster: KIP-664 has him abort what hangs, and nothing else.
 
         Errors: cluster_authorization_failed, invalid_txn_state, invalid_producer_epoch, transaction_coordinator_fenced,
@@ -197,7 +200,7 @@ class HangingTransactions:
             return ErrorCode.transaction_coordinator_fenced
         return self._write(partition, asked)
 
-    def _abort_of_nothing(self, partition: Partition, asked: AskedMarker) -> ErrorCode:
+    def _abort_of_nothing(self, partition: Partition, asked: RequestedMarker) -> ErrorCode:
         """Write it where nothing is open. Other brokers know epochs and ids that come next: a producer begins with epoch 0."""
         producers = partition.log.producers
         if asked.producer_epoch != max(producers.epoch_of(asked.producer_id), 0):
@@ -207,7 +210,7 @@ class HangingTransactions:
             return ErrorCode.transaction_coordinator_fenced
         return self._write(partition, asked)
 
-    def _write(self, partition: Partition, asked: AskedMarker) -> ErrorCode:
+    def _write(self, partition: Partition, asked: RequestedMarker) -> ErrorCode:
         error = self._transactions.markers.write(
             partition,
             asked.producer_id,

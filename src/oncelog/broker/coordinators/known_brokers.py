@@ -1,4 +1,4 @@
-"""What the coordinators ask of the other brokers: who leads a partition, markers there, and copies of what is recorded here."""
+"""The other brokers, for the coordinators: they lead partitions, write markers, and copy what is recorded here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MarkerErrors: TypeAlias = Mapping[tuple[int, str, int], ErrorCode]
 
 
 class TopicOfOffsets(NamedTuple):
-    """What is known of the topic that an offset was committed for."""
+    """The topic of a committed offset. `topic_id` is None where the record has none."""
 
     name: str
     topic_id: UUID | None
@@ -58,40 +58,39 @@ class BrokerAddress(NamedTuple):
 
 
 class KnownBrokers(Protocol):
-    """The brokers, as far as this one knows. Whoever is told that it has changed calls `Transactions.leaders_changed`."""
+    """The brokers, as far as this one knows. `Transactions.leaders_changed` is called after each change."""
 
     has_others: bool
-    """Whether the broker is a member of a cluster, and not alone. Then each of the others may decide how a transaction ends,
-    whoever is known to lead what now.
+    """True for a member of a cluster. Then any other broker may decide how a transaction ends, whichever leads what now.
     """
 
     @property
     def is_alive(self) -> bool:
-        """Whether this broker is surely among the live ones: then nobody else leads, or coordinates, what it leads."""
+        """True if this broker is surely among the live ones: then no other leads, or coordinates, what it leads."""
         ...
 
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
     def is_gone(self, topic: str, index: int) -> Parked[bool]:
-        """Whether there is no such partition for sure, or its topic is being deleted, which is no less an end for every client.
+        """True if there is surely no such partition, or its topic is being deleted.
 
         A broker of a cluster may not have been told of a partition yet.
         """
         ...
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
-        """Those of these topics that were there once, and are deleted, or being deleted, for sure.
+        """The topics among these that surely are deleted, or being deleted.
 
-        One without an id may be there again by the time of the answer.
+        A topic without an id may be there again by the time of the answer.
         """
         ...
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
-        """Where clients of this listener reach a broker; None if it is not there."""
+        """The address of a broker for clients of this listener; None if it has none."""
         ...
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """What this broker has of a partition, unless another broker leads it."""
+        """The replica here; None if there is none, or another broker leads the partition."""
         ...
 
     def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
@@ -102,7 +101,7 @@ class KnownBrokers(Protocol):
         ...
 
     def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
-        """Those of these producers that have a transaction open or decided, at whichever coordinator.
+        """The producers among these that have a transaction open or decided at any coordinator.
 
         None if a coordinator does not say, or may have changed meanwhile.
         """
@@ -111,7 +110,7 @@ class KnownBrokers(Protocol):
     def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
         """Released with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
 
-        Until then it waits, for whoever gets an error must be able to count on it: only what ends this broker's leadership
+        Until then it waits, for an error has to be final: only what ends this broker's leadership
         does so earlier, with not_leader_or_follower.
         """
         ...
@@ -138,7 +137,7 @@ class OneBroker:
         return FOR_SURE
 
     def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
-        raise AssertionError("whoever is alone forgets a topic before it is deleted")
+        raise AssertionError("a broker that is alone forgets a topic before it is deleted")
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._view.at(listener).broker(node_id)

@@ -54,8 +54,8 @@ class HostedReplicas:
 
 @dataclass(slots=True)
 class JournalState:
-    """What the journal says: topics by name as if each was made as it is now, what was changed of the broker's settings
-    by the id of the broker, what groups have of their own, and the numbers that must never be used again.
+    """The journal's records, replayed: topics by name as they are now, changed settings by broker id and by group, and the
+    numbers that must never be used again.
     """
 
     topics: dict[str, TopicCreated] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class JournalState:
     known_directories: set[str] = field(default_factory=set)
     """The ids of the log directories that the node has, or had."""
     absent: frozenset[str] = frozenset()
-    """Those that went offline since the last start, or were not among its directories then."""
+    """The directories that went offline since the last start, or were not named then."""
     made_without: dict[str | PartitionKey, frozenset[str]] = field(default_factory=dict)
     """The topics, and in a cluster the replicas, that were made while directories were absent, and which of those still are."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class JournalState:
     left: set[tuple[str, int]] = field(default_factory=set)
     """The partitions of which it has none any more."""
     is_converted: bool = False
-    """Whether it was alone before it became a member of a cluster."""
+    """True if the broker was alone before it became a member of a cluster."""
     compacted: set[UUID] = field(default_factory=set)
     """The topics that were compacted once: offsets may be missing."""
 
@@ -169,7 +169,7 @@ def _note_made(state: JournalState, *made: str | PartitionKey) -> None:
 
 
 def _become_member(state: JournalState) -> None:
-    """What a broker that is alone keeps of these is in ZooKeeper from now on, and changes there."""
+    """Forget what ZooKeeper keeps from now on for a member of a cluster."""
     for topic in state.topics.values():
         state.hosted[topic.uuid] = HostedReplicas(topic.name, set(range(topic.partition_count)))
     state.topics.clear()
@@ -183,7 +183,7 @@ def _become_member(state: JournalState) -> None:
 
 
 def _leave(state: JournalState, topic_id: UUID, partitions: Iterable[int]) -> None:
-    """An id of which there is nothing any more may come back under another name, whoever had that ordered."""
+    """An id of which there is nothing any more may come back under another name."""
     hosted = state.hosted[topic_id]
     hosted.partitions.difference_update(partitions)
     if not hosted.partitions:
@@ -248,9 +248,9 @@ def load_transactions(partition: Partition, coordinator: TransactionCoordinator)
 def _last_records(
     partition: Partition, home_of: Callable[[str], int]
 ) -> Generator[None, None, list[TransactionRecord]]:
-    """What is replayed of a partition of the transaction log. Raises DamagedLogError.
+    """Return the records to replay of a partition of the transaction log. Raises DamagedLogError.
 
-    Nearly all there is to decode are keys: what follows from a record that a later one replaces nobody needs to know.
+    It decodes little but keys: a record that a later one replaces is skipped.
     """
     last: dict[bytes | None, tuple[ScannedBatch, int]] = {}
     try:
@@ -334,9 +334,9 @@ def load_offsets(
 def _offset_steps(
     partition: Partition, home_of: Callable[[str], int], decode: Callable[[Record], GroupRecord | None]
 ) -> Generator[None, None, list[_Replayed | _Marker]]:
-    """What is replayed of a partition of the offsets topic. Raises DamagedLogError.
+    """Return the steps to replay of a partition of the offsets topic. Raises DamagedLogError.
 
-    Nearly all there is in a log of transactions are markers whose records are compacted away: they are passed over.
+    Markers whose records are compacted away, nearly all there is in a log of transactions, are skipped.
     """
     steps: list[_Replayed | _Marker] = []
     open_producers: set[int] = set()

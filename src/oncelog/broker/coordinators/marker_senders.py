@@ -30,7 +30,7 @@ class MarkerSenders:
         self._connections: dict[int, int] = {}
 
     def admits(self, request: Request) -> bool:
-        """Whether to write the markers. Those that come late are not answered: their connection is closed.
+        """True if the markers are to be written. For markers that come late it closes their connection.
 
         A broker that has not left it comes again. Connections are numbered in the order in which they are accepted.
         """

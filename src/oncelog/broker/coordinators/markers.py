@@ -24,7 +24,7 @@ RETRY_MAX_MS = 1000
 
 
 class MarkerOutcome(Enum):
-    """What the answer for one partition means for the transaction."""
+    """The meaning of one partition's answer for the transaction."""
 
     DONE = "the partition has its marker, or needs none"
     RETRY = "it has not, and somebody may lead it who takes it"
@@ -61,7 +61,7 @@ class MarkerDelivery:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the transaction is still this coordinator's to end."""
+        """True while the transaction is this coordinator's to end."""
         return not self.is_fenced and self._is_coordinated()
 
     def entry(self, partitions: Iterable[TopicPartition]) -> MarkersOfProducer:
@@ -155,7 +155,7 @@ class MarkerSender:
             timer.cancel()
 
     async def _find_leader(self, partition: TopicPartition) -> Leader:
-        """What this broker has not been told of yet is not gone: its records would be left to the next transaction's marker."""
+        """Find the leader. A partition that is unknown here need not be gone: it still needs its marker."""
         leader = self._known_brokers.leader_of(*partition)
         if leader is not GONE or await self._known_brokers.is_gone(*partition):
             return leader
@@ -205,7 +205,7 @@ class MarkerSender:
         del self._queues[leader]
 
     def _take(self, leader: int) -> list[_Queued]:
-        """What goes out now. An answer names producer ids, so that of two transactions of a producer the second one waits."""
+        """Take what goes out now. An answer names producer ids, so the second of a producer's two transactions waits."""
         taken: list[_Queued] = []
         left: list[_Queued] = []
         of_producer: dict[int, MarkerDelivery] = {}
@@ -250,7 +250,7 @@ def _marker(types: Any, markers: MarkersOfProducer) -> Any:
 
 
 def marker_errors(answer: Any) -> MarkerErrors:
-    """What the body of an answer says of each partition."""
+    """The error of each partition in the body of an answer."""
     return {
         (marker.producer_id, topic.name, partition.partition_index): partition.error_code
         for marker in answer.markers

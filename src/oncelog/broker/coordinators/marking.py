@@ -77,7 +77,7 @@ class Marking:
     async def mark_all(
         self, markers: MarkersToSend, coordinator_epoch: int, is_coordinated: Callable[[], bool]
     ) -> bool:
-        """Whether every partition has its marker, and no Complete record can outlive those that are here.
+        """Return True once every partition has its marker, and no Complete record can outlive the markers here.
 
         False if another coordinator is to see to it.
         """
@@ -139,7 +139,7 @@ class Marking:
         return self._known_brokers.committed(partition)
 
     def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:
-        """Where flush.messages says so, readers see what was decided when it is durable: nobody has to wait for more."""
+        """Begin the flush that flush.messages asks for; the transaction does not wait for it."""
         now_ms = self._clock.now_ms()
         asking = [log for log in logs if log.durability.needs_flush(now_ms)]
         if asking:

@@ -146,7 +146,7 @@ class Memberships:
     # --- the steps
 
     def _carry_out(self, group: str, decision: MembersDecision) -> ErrorCode:
-        """What is returned is an error only if the records are refused: then everything is as if nobody had asked."""
+        """Return an error only if the records are refused: then nothing has changed."""
         before = self._seen(group) if logger.isEnabledFor(logging.INFO) else None
         if decision.records:
             error = self._log.append(group, decision.records)
@@ -197,7 +197,7 @@ class Memberships:
             self._timers[group] = deadline_ms, self._clock.call_later(delay_ms, lambda: self._passed(group))
 
     def _watch_later(self, group: str) -> None:
-        """What is due could not be recorded, for too few replicas are in sync: that passes."""
+        """Look at the group again later: too few replicas were in sync to record what is due."""
         at_ms = self._clock.monotonic_ms() + RETRY_MS
         self._timers[group] = at_ms, self._clock.call_later(RETRY_MS, lambda: self._passed(group))
 

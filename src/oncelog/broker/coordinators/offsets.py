@@ -53,7 +53,7 @@ class CommittedOffsets:
 
     @property
     def is_loading(self) -> bool:
-        """Whether a partition of `__consumer_offsets` is being loaded."""
+        """True while a partition of `__consumer_offsets` is being loaded."""
         return self._log.is_loading
 
     async def commit(
@@ -76,9 +76,9 @@ class CommittedOffsets:
         return await self._write(group, decision, producer)
 
     async def told(self, group: str, require_stable: bool) -> GroupOffsets | ErrorCode:
-        """What a reader is told: what is committed at this moment, once no other coordinator can know less.
+        """Return the offsets committed at this moment, once no other coordinator can know less.
 
-        Errors: not_coordinator, also where that takes long: as Kafka's new coordinator, for it is known to all clients.
+        Errors: not_coordinator, also after offsets.commit.timeout.ms: as Kafka's new coordinator, for every client knows it.
         """
         offsets = self.coordinator.offsets_of(group, require_stable)
         if self._log.is_confirmed(group, Recorded.OFFSETS):
@@ -123,9 +123,9 @@ class CommittedOffsets:
             self._append_obliged(self.coordinator.expire_offsets(self._now_ms()))
 
     def forget_topic(self, topic: Topic) -> None:
-        """What was committed for a deleted topic must not be found by one that is made under its name.
+        """Forget the offsets of a deleted topic: a new topic of its name must not find them.
 
-        Where another has its name by now, what has no id may be that one's.
+        Where a new topic has the name by now, offsets without an id may be its own, and stay.
         """
         topic_ids: set[UUID | None] = {topic.topic_id}
         if self._topics.still_named(topic.topic_id) is not None:
@@ -154,7 +154,7 @@ class CommittedOffsets:
                 await turn.rest()
 
     def _still_gone(self, gone: Iterable[TopicOfOffsets]) -> TopicIds:
-        """What is there as far as this broker knows by now is not. What has no id may be of a topic that is new."""
+        """Leave out the topics that this broker knows by now. An offset without an id may be of a new topic."""
         by_name: defaultdict[str, set[UUID | None]] = defaultdict(set)
         for name, topic_id in filter(self._is_doubtful, gone):
             by_name[name].add(topic_id)
@@ -171,7 +171,7 @@ class CommittedOffsets:
         return stored is not None and self._is_doubtful(TopicOfOffsets(partition[0], stored.committed.topic_id))
 
     def _is_doubtful(self, topic: TopicOfOffsets) -> bool:
-        """Whether it is not there, as far as this broker knows, or not under the same id."""
+        """True if the topic is not there, as far as this broker knows, or not under the same id."""
         known = self._topics.named(topic.name)
         return known is None or self._topics.is_going(known) or topic.topic_id not in (None, known.topic_id)
 
@@ -193,7 +193,7 @@ class CommittedOffsets:
         return tuple(error if given is ErrorCode.none else given for given in decision.answer)
 
     async def _kept(self, group: str, records: Sequence[GroupRecord]) -> ErrorCode:
-        """Those of a group that ends are about its members, and come last."""
+        """Append the records, and wait until they are committed. A group that ends has records of its members, too."""
         error = self._append(group, records)
         for kind in Recorded:
             if error is ErrorCode.none:

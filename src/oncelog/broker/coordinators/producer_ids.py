@@ -17,7 +17,7 @@ class OutOfProducerIdsError(Exception):
 
 
 class ProducerIds:
-    """What is left of the block in use, and the one that follows it. `next_block` brings a block that nobody else has, ever."""
+    """The rest of the block in use, and the next block. `next_block` brings one that no other broker ever has."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ProducerIds:
         return self._refill
 
     def may_come(self, producer_id: int) -> bool:
-        """Whether the id may still be handed out."""
+        """True if the id may still be handed out."""
         return producer_id >= (self._blocks[0].start if self._blocks else self._skipped_below)
 
     async def skip_to(self, producer_id: int) -> None:

@@ -1,4 +1,4 @@
-"""The session guard: which requests of the first protocol generation come late, on a connection that their producer has left.
+"""The session guard: refuses requests of the first protocol generation that come late, on a connection that their producer left.
 
 In that generation (TV1) all transactions of a producer id and epoch look alike. What was sent for one of them, and was on its
 way while the client gave its connection up and asked again on another, would end the next one or become part of it
@@ -40,7 +40,7 @@ Place: TypeAlias = FixedPlace | TopicPartition
 
 
 class TransactionalProducer(NamedTuple):
-    """Who a request says that it is from."""
+    """The producer that a request names."""
 
     transactional_id: str
     producer_id: int
@@ -55,7 +55,7 @@ class Speaker(NamedTuple):
 
 
 class ProducerSession:
-    """What is known of one producer id and epoch: the youngest connection at each place."""
+    """The connections of one producer id and epoch: the youngest at each place."""
 
     __slots__ = ("has_ended_one", "producer", "speakers")
 
@@ -65,7 +65,7 @@ class ProducerSession:
         self.has_ended_one = False
 
     def is_spoken_by(self, number: int, places: Sequence[Place]) -> bool:
-        """Whether the connection of this number is the youngest at each of these places."""
+        """True if the connection of this number is the youngest at each of these places."""
         for place in places:
             speaker = self.speakers.get(place)
             if speaker is None or speaker.number != number:
@@ -97,7 +97,7 @@ class SessionGuard:
         *,
         ends_transaction: bool = False,
     ) -> bool:
-        """Whether to serve a request of the first generation. One that is late is not answered: its connection is closed.
+        """True if a request of the first generation is to be served. For a late one it closes the connection.
 
         Nobody waits for the answer, and for a client it is as if the network had lost what it sent.
         """
@@ -125,7 +125,7 @@ class SessionGuard:
         self._sessions.pop(transactional_id, None)
 
     def _is_current(self, producer: TransactionalProducer) -> bool:
-        """Whoever is no producer, or is one no more, is refused for that, and leaves nothing to remember here."""
+        """True for the producer that has the id. Others are refused later, and leave nothing to remember here."""
         known = self._ids.metadata(producer.transactional_id)
         return known is not None and (known.producer_id, known.producer_epoch) == producer[1:]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from oncelog.broker.coordinators.elections import Elections
+from oncelog.broker.coordinators.held_requests import HeldRequests
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.loading import load_transactions, not_cleaned
 from oncelog.broker.coordinators.markers import RETRY_MAX_MS
@@ -21,7 +22,6 @@ from oncelog.broker.coordinators.marking import Marking
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ProducerIds
 from oncelog.broker.coordinators.session_guard import SessionGuard
-from oncelog.broker.coordinators.settling import Settling
 from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.durability import Durability
@@ -74,7 +74,7 @@ class Transactions:
         self.elections = Elections(known_brokers, topics, TRANSACTION_STATE, self, slices)
         self._log = TransactionLog(durability, known_brokers, topics, coordinator, self.elections)
         self.markers = Marking(clock, durability, known_brokers, node_id, offsets)
-        self._settling = Settling(clock, producer_ids)
+        self._held = HeldRequests(clock, producer_ids)
         self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
         self._all_fenced: Parked[None] = Parked()
@@ -116,7 +116,7 @@ class Transactions:
                 self._producer_ids.allocate,
             )
 
-        decision = await self._settling.decided(transactional_id or "", decide, _init_must_wait)
+        decision = await self._held.decide(transactional_id or "", decide, _init_must_wait)
         error = self.error(transactional_id) if transactional_id else _NONE
         if error is not _NONE:
             return InitProducerIdAnswer(error)
@@ -160,7 +160,7 @@ class Transactions:
                 transactional_id, producer_id, producer_epoch, partitions, self._now_ms(), tv2
             )
 
-        decision = await self._settling.decided(transactional_id, decide, _add_must_wait)
+        decision = await self._held.decide(transactional_id, decide, _add_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE or decision.answer is not _NONE:
             return decision.answer if error is _NONE else error
@@ -199,7 +199,7 @@ class Transactions:
                 self._producer_ids.allocate,
             )
 
-        decision = await self._settling.decided(transactional_id, decide, _end_must_wait)
+        decision = await self._held.decide(transactional_id, decide, _end_must_wait)
         error = self.error(transactional_id)
         if error is not _NONE:
             return EndTransactionAnswer(error)
@@ -224,7 +224,7 @@ class Transactions:
             logger.info("%s: the transactional id was not used for long and is forgotten", record.transactional_id)
             if self._log.append(record) is _NONE:
                 self._session_guard.forget(record.transactional_id)
-                self._settling.settled(record.transactional_id)
+                self._held.resume(record.transactional_id)
 
     # --- partitions of the transaction log that come and go
 
@@ -245,7 +245,7 @@ class Transactions:
         """
         for transactional_id in self.coordinator.ids.unload(partition):
             self._session_guard.forget(transactional_id)
-            self._settling.settled(transactional_id)
+            self._held.resume(transactional_id)
         self.markers.leaders_changed()
 
     def fence_all(self) -> Parked[None]:
@@ -357,7 +357,7 @@ class Transactions:
         end = "committed" if markers.committed else "aborted"
         logger.info("%s: its transaction is %s in %d partitions", record.transactional_id, end, len(markers.partitions))
         self._fence_if_asked(record.transactional_id)
-        self._settling.settled(record.transactional_id)
+        self._held.resume(record.transactional_id)
 
     async def _write_complete(self, transactional_id: str, index: int, term: object) -> TransactionRecord | None:
         """The Complete record, once the log has taken it; None if another coordinator is to see to it."""
@@ -379,7 +379,7 @@ class Transactions:
     def _let_go(self, transactional_id: str) -> None:
         """Drop the held decision. Requests that wait for the id are decided again."""
         self.coordinator.ids.let_go(transactional_id)
-        self._settling.settled(transactional_id)
+        self._held.resume(transactional_id)
 
     def _now_ms(self) -> int:
         return self._clock.now_ms()

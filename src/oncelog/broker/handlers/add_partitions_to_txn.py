@@ -105,7 +105,7 @@ async def _add(
 async def _refused(
     topics: Topics, turn: Turn, partitions: Sequence[TopicPartition], internal: Sequence[str]
 ) -> Errors | None:
-    """What is wrong with the request, whatever the state of the transaction; None if nothing is."""
+    """The errors of the request itself, whatever the state of the transaction; None without any."""
     problems = await turn.each(partitions, lambda partition: _problem(topics, internal, *partition))
     wrong = {one: error for one, error in zip(partitions, problems, strict=True) if error is not None}
     return dict.fromkeys(partitions, ErrorCode.operation_not_attempted) | wrong if wrong else None

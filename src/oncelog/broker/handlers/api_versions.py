@@ -18,7 +18,7 @@ from oncelog.wire import ErrorCode, construct, message_class, message_module
 
 API_KEY = 18
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client's name and version look like (KIP-511)."""
+"""The syntax of a client's name and version (KIP-511)."""
 # Kafka 4 refuses Produce 0 to 2 but lists them, because old librdkafka reads from them which codecs there are (KAFKA-18659).
 PRODUCE_KEY = 0
 

@@ -158,7 +158,7 @@ def refused(request: Request, name: str, error: ErrorCode, message: str | None, 
 
 
 def made(request: Request, settings: Settings, asked: Any, topic_id: UUID | None, count: int, factor: int) -> Any:
-    """What is said of a topic that was made, or would be."""
+    """Answer a topic that was made, or would be."""
     return construct(
         request.types.CreatableTopicResult,
         name=asked.name,

@@ -119,7 +119,7 @@ def _broker_configs(settings: Settings, request: Request, resource: Any) -> tupl
 
 
 def _common_configs(settings: Settings, request: Request, resource: Any) -> tuple[Any, ...]:
-    """Those that were changed for every broker, and nothing else."""
+    """The settings that were changed for every broker, and nothing else."""
     source = SettingSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     return tuple(
         _entry(request, BROKER_SETTINGS[name], value, [Synonym(name, value, source)])
@@ -129,7 +129,7 @@ def _common_configs(settings: Settings, request: Request, resource: Any) -> tupl
 
 
 def _group_configs(group_configs: GroupConfigs, request: Request, resource: Any) -> tuple[Any, ...]:
-    """What is said of a group, which need not be there. What counts is within the broker's bounds, whatever is said."""
+    """The settings of a group, which need not exist. The values that count stay within the broker's bounds."""
     return tuple(
         _entry(request, GROUP_SETTINGS[name], sources[0].value, sources)
         for name, sources in group_configs.sources(resource.resource_name).items()

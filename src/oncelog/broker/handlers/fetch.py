@@ -86,7 +86,7 @@ async def handle(
             asked, clock.monotonic_ms(), by_id=by_id, is_follower=_follower(request) is not None
         )
     answer = await _answer(topics, view, request, turn, session, reads, is_incremental=is_incremental)
-    # What is not there is not kept. Whoever asks for it is told so, and names all that it wants the next time.
+    # An unknown partition is not kept: the client is told so, and names all that it wants the next time.
     if (
         is_incremental
         and session is not None
@@ -163,7 +163,7 @@ async def _answer(
     leaders = MovedLeaders(topics, view, request, errors)
     answers: OrderedDict[TopicKey, list[Any]] = OrderedDict()
     for read in reads:
-        if session is None or _is_news(session, read) or not is_incremental:
+        if session is None or _has_changed(session, read) or not is_incremental:
             answers.setdefault(read.asked.topic, []).append(_partition(request, read, leaders))
         if turn.is_over:
             await turn.rest()
@@ -179,11 +179,11 @@ async def _answer(
     )
 
 
-def _is_news(session: FetchSession, read: PartitionRead) -> bool:
-    """Whether a session's client has to be told; what it is told is remembered. Partitions with records go to the back."""
+def _has_changed(session: FetchSession, read: PartitionRead) -> bool:
+    """True if a session's client has to be told; it notes what the client knows. Partitions with records go to the back."""
     asked = read.asked
     has_data = read.size_bytes > 0
-    is_news = (
+    has_changed = (
         has_data
         or read.error is not ErrorCode.none
         or read.diverging is not None
@@ -198,7 +198,7 @@ def _is_news(session: FetchSession, read: PartitionRead) -> bool:
     asked.told_log_start_offset = read.log_start_offset
     if has_data:
         session.answered(asked)
-    return is_news
+    return has_changed
 
 
 def _partition(request: Request, read: PartitionRead, leaders: MovedLeaders) -> Any:

@@ -1,4 +1,4 @@
-"""InitProducerId v0-5: a producer id and epoch. With a transactional id, whoever had it before is fenced.
+"""InitProducerId v0-5: a producer id and epoch. With a transactional id, the producer that had it before is fenced.
 
 v3 lets a producer bump its own epoch (KIP-360); before v4 a fenced one is told INVALID_PRODUCER_EPOCH. v6, two-phase commit
 (KIP-939), is not served.

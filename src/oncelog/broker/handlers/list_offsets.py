@@ -24,7 +24,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 MIN_VERSION_OF = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 LATEST_IS_UNKNOWN_FROM_VERSION = 5
 CONSUMER, DEBUGGING_CONSUMER = -1, -2
-"""Who asks, if not a replica. The second looks into any replica's log."""
+"""The replica id of a client. The second one looks into any replica's log."""
 
 
 class Found(NamedTuple):
@@ -90,17 +90,17 @@ def _partition(topics: Topics, request: Request, twice: Set[tuple[str, int]], to
 
 
 def _limit_offset(partition: Partition, body: Any) -> int:
-    """What a consumer may read ends here; for others it is the log that ends."""
+    """The offset at which a consumer may read no further; for others the log end offset."""
     if body.replica_id != CONSUMER:
         return partition.log.log_end_offset
     return partition.limit_offset(getattr(body, "isolation_level", 0))
 
 
 def _depends_on_high_watermark(partition: Partition, timestamp: int, found: Found) -> bool:
-    """Whether what was found may be less than what the leader before has answered already (KIP-207).
+    """True if the result may be less than the earlier leader has answered already (KIP-207).
 
-    So it is of the latest offset, and of a timestamp for which nothing is found, until the high watermark of a new leader is
-    where its leader epoch begins.
+    That is so for the latest offset, and for a timestamp for which nothing is found, until the high watermark of a new leader
+    has reached the start of its leader epoch.
     """
     if not partition.is_behind_its_epoch or timestamp in (EARLIEST, EARLIEST_LOCAL):
         return False

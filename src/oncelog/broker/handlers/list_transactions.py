@@ -19,7 +19,7 @@ LOOKED_AT_AT_ONCE = 2000
 async def handle(request: Request, clock: Clock, transactions: Transactions) -> Any:
     body = request.body
     if transactions.elections.is_loading:
-        # As Kafka's TransactionStateManager: whoever asks wants them all.
+        # As Kafka's TransactionStateManager: the client wants them all.
         return request.answer(
             error_code=ErrorCode.coordinator_load_in_progress, unknown_state_filters=(), transaction_states=()
         )

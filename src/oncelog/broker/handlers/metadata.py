@@ -25,7 +25,7 @@ from oncelog.wire.topic_names import name_problem
 
 BY_ID_FROM_VERSION = 12
 INDEX_BYTES = slice(2, 6)
-"""Where a partition has its index in every version: behind its error."""
+"""The place of a partition's index in every version: behind its error."""
 PARTITION_COUNTS_KEPT = 64
 LISTENER_NOT_FOUND_FROM_VERSION = 6
 
@@ -89,7 +89,7 @@ def _asked_topic(
 
 
 def _why_not(name: str, made: Mapping[str, ErrorCode]) -> ErrorCode:
-    """What is said of a topic that is not here. One that was made may be deleted again by now."""
+    """The error of a topic that is not here. One that was made may be deleted again by now."""
     if name_problem(name) is not None:
         return ErrorCode.invalid_topic_exception
     error = made.get(name, ErrorCode.none)
@@ -132,7 +132,7 @@ def _led(request: Request, view: ClusterView, topic: Topic) -> Any:
 def _partition(request: Request, view: ClusterView, partition: Partition) -> Any:
     """Without a leader, or with one that is not alive: LEADER_NOT_AVAILABLE, as Kafka says it.
 
-    From v6 on one that is alive and has not the listener of whoever asks is told apart, as in Kafka's ZkMetadataCache.
+    From v6 on LISTENER_NOT_FOUND for one that is alive without the client's listener, as in Kafka's ZkMetadataCache.
     """
     known = view.at(request.connection.listener).leadership(partition)
     error = ErrorCode.none
@@ -173,7 +173,7 @@ def _partitions(types: Any, node: int, leader_epoch: int, count: int) -> Encoded
 
 
 def _operations(request: Request, wanted: str, every: int) -> int:
-    """Which requests can ask for it depends on the version."""
+    """The bits of the operations, if the request asks for them, which it can in some versions."""
     return every if getattr(request.body, wanted, False) else UNKNOWN_OPERATIONS
 
 

@@ -43,7 +43,7 @@ async def handle(
 
 
 async def _check_each(topics: Topics, request: Request, turn: Turn) -> dict[Key, OffsetToCommit | ErrorCode]:
-    """What is to be committed, and the errors of what cannot be."""
+    """The offsets to commit, and the errors of those that cannot be committed."""
     checked: dict[Key, OffsetToCommit | ErrorCode] = {}
     for topic in request.body.topics:
         key, name = _topic(topics, request, topic)
@@ -82,7 +82,7 @@ def offset_to_commit(topic: Topic, asked: Any) -> OffsetToCommit:
 async def _commit(
     offsets: CommittedOffsets, topics: Topics, request: Request, part: Sequence[tuple[Key, OffsetToCommit]]
 ) -> Mapping[Key, ErrorCode]:
-    """What became of each."""
+    """Return the outcome of each offset."""
     body = request.body
     member = CommitContext(
         body.member_id, body.generation_id_or_member_epoch, getattr(body, "group_instance_id", None), request.version
@@ -102,7 +102,7 @@ def _is_there(topics: Topics, offset: OffsetToCommit) -> bool:
 
 
 def _topic(topics: Topics, request: Request, topic: Any) -> tuple[Any, str | None]:
-    """What the request calls the topic, and its name if there is one."""
+    """The topic as the request names it, and its name if there is such a topic."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return topic.name, topic.name
     found = topics.still_named(topic.topic_id)

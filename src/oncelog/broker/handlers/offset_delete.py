@@ -30,7 +30,7 @@ async def handle(request: Request, clock: Clock, offsets: CommittedOffsets, topi
 
 
 def _known(topics: Topics, request: Request) -> Iterable[TopicPartition]:
-    """Those of the partitions asked for that are there, each once."""
+    """The requested partitions that exist, each once."""
     known: dict[TopicPartition, None] = {}
     for asked in request.body.topics:
         topic = topics.named(asked.name)

@@ -118,7 +118,7 @@ def _encoded(index: int, stored: StoredOffset | None) -> bytes:
 
 
 def _key(topics: Topics, request: Request, name: str) -> Any:
-    """What the answer calls a topic; None for one that is gone, which has a name but no id."""
+    """The topic as the answer names it; None for one that is gone, which has a name but no id."""
     if request.version < TOPIC_ID_FROM_VERSION:
         return name
     topic = topics.named(name)

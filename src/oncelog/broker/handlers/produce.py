@@ -295,7 +295,7 @@ async def _replicated(
 
 
 def _gone_offline(topics: Topics, batches: Mapping[Key, Checked]) -> Results:
-    """Those whose log directory has failed while they were to be made durable: nobody knows what it has."""
+    """Refuse the batches whose log directory failed while they were made durable: nobody knows what it has."""
     gone: Results = {}
     for key, batch in batches.items():
         topic = topics.with_id(batch.topic_id)
@@ -363,7 +363,7 @@ def _partition(types: Any, topic: UUID | str, results: Results, leaders: MovedLe
 
 
 def _record_errors(types: Any, refused: Refused) -> tuple[Any, ...]:
-    """What is wrong with single records, which is told from v8 on."""
+    """The errors of single records, which answers have from v8 on."""
     if not hasattr(types, "BatchIndexAndErrorMessage"):
         return ()
     return tuple(

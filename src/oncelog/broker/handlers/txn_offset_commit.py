@@ -44,7 +44,7 @@ async def handle(
 async def _commit(
     offsets: CommittedOffsets, topics: Topics, request: Request, error: ErrorCode
 ) -> dict[Key, ErrorCode]:
-    """What became of each partition that there is; all of them have this error, if it is one."""
+    """Return the outcome of each partition that exists; with `error` it is that of all."""
     body, wanted = request.body, list(_found(topics, request))
     answers: Sequence[ErrorCode] = [error] * len(wanted)
     if error is ErrorCode.none:
@@ -58,7 +58,7 @@ async def _commit(
 
 
 def _found(topics: Topics, request: Request) -> Iterator[OffsetToCommit]:
-    """What is asked for of the partitions that there are now."""
+    """The offsets for the partitions that exist now."""
     for topic in request.body.topics:
         found = topics.named(topic.name)
         if found is None:
@@ -76,7 +76,7 @@ async def _problem(
     producer: TransactionalProducer,
     home: Key,
 ) -> ErrorCode | None:
-    """Why the group's partition is in no open transaction of the producer; None if the request comes late.
+    """The error if the group's partition is in no open transaction of the producer; None if the request comes late.
 
     No wait may come between this and the append.
     """

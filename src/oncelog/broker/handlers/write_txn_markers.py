@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from oncelog.broker.access import Access
-from oncelog.broker.coordinators.hanging import AskedMarker, HangingTransactions
+from oncelog.broker.coordinators.hanging import HangingTransactions, RequestedMarker
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.coordinators.marker_senders import MarkerSenders
 from oncelog.broker.request import Request
@@ -24,7 +24,7 @@ from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
 
 Errors = dict[TopicPartition, ErrorCode]
-Write = Callable[[Partition, AskedMarker], ErrorCode]
+Write = Callable[[Partition, RequestedMarker], ErrorCode]
 Replicating = dict[TopicPartition, Parked[ErrorCode]]
 
 
@@ -84,7 +84,7 @@ async def _kept(durability: Durability, topics: Topics, written: Replicating) ->
 
 def _end_all(known_brokers: KnownBrokers, topics: Topics, marker: Any, written: Replicating, write: Write) -> Errors:
     """Write a marker to each of its partitions, and note what other brokers have to have before it counts."""
-    asked = AskedMarker(
+    asked = RequestedMarker(
         marker.producer_id,
         marker.producer_epoch,
         marker.coordinator_epoch,

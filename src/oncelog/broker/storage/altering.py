@@ -42,7 +42,7 @@ ALL_BROKERS = ""
 
 
 class ResourceType(IntEnum):
-    """What settings belong to, in Kafka's numbers."""
+    """The types of resources that have settings, in Kafka's numbers."""
 
     TOPIC = 2
     BROKER = 4
@@ -103,7 +103,7 @@ def step_by_step(steps: Sequence[Alteration]) -> Alter:
 
 
 def all_anew(values: Sequence[Alteration]) -> Alter:
-    """What is not named goes back to where it came from before (AlterConfigs)."""
+    """Settings that are not named lose the resource's own value (AlterConfigs)."""
 
     def alter(_: Mapping[str, str], __: Mapping[str, Setting]) -> dict[str, str]:
         _check_names(values)
@@ -159,7 +159,7 @@ async def alter_each(clock: Clock, resources: Iterable[tuple[int, str, Alter]], 
 
 
 def no_settings(kind: int) -> str:
-    """Of what has none here. A number that is no resource's is said in Kafka's words."""
+    """The message for a resource without settings here. For an unknown number it is Kafka's."""
     match kind:
         case ResourceType.BROKER_LOGGER:
             return "the loggers of a broker have no settings here: what it logs is said by `oncelog serve --log-level`"
@@ -171,7 +171,7 @@ def no_settings(kind: int) -> str:
 
 
 def topic_configs(settings: Settings, name: str, current: Mapping[str, str] | None, alter: Alter) -> dict[str, str]:
-    """What a topic shall have of its own; `current` is None where there is no topic. Raises AlterationRefusedError."""
+    """A topic's own settings after the change; `current` is None without such a topic. Raises AlterationRefusedError."""
     try:
         # Kafka too looks at the request before it looks for the topic.
         parse_settings(alter({}, TOPIC_SETTINGS), TOPIC_SETTINGS, "topic")
@@ -207,7 +207,7 @@ def _missing(name: str) -> AlterationRefusedError:
 def broker_configs(
     current: Mapping[str, str], alter: Alter, *, of_all: bool, stores_unknown: bool = False
 ) -> dict[str, str]:
-    """What a broker shall have of its own, or all of them where it is `of_all`. Raises AlterationRefusedError.
+    """A broker's own settings after the change, or with `of_all` those of every broker. Raises AlterationRefusedError.
 
     With `stores_unknown` names are allowed that mean nothing here, as in Kafka, but for what looks like a secret.
     """

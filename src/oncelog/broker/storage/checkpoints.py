@@ -1,4 +1,4 @@
-"""Writing down, of each log, how far it is known to be durable, where it begins, how far it is everybody's, and how far clean."""
+"""Checkpoints: recovery point, log start offset, high watermark and cleaned offset of each log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog.log import (
 
 
 class _Checkpoint:
-    """What one checkpoint says."""
+    """The content of one checkpoint."""
 
     def __init__(self, disk: Disk, journal: Journal, before: Mapping[tuple[UUID, int], LogDigest]) -> None:
         """`before` is what the last one said of each log: of one whose disk has failed it goes on saying that."""
@@ -71,7 +71,7 @@ class _Checkpoint:
         return self._aborted
 
     def writing(self, directories: LogDirectories) -> Callable[[], None]:
-        """What tells most comes first: it is never behind the others."""
+        """Return the work that writes it. The file that tells most is written first: it is never behind the others."""
         write_points = directories.checkpoint(self._points)
         own = OwnCheckpoint(self._journal_bytes, self._aborted, self._durable_ends, self._gaps_below)
 

@@ -183,7 +183,7 @@ class LogCleaner:
             logger.error("%s is not cleaned any more until the next start: %s", log.name, error)
 
     def _take_offline(self, key: LogKey, damage: DamagedLogError) -> None:
-        """What cannot be read cannot be served either; the others go on."""
+        """Serve a log no more that cannot be read; the others go on."""
         topic_id, index = key
         topic = self._topics.with_id(topic_id)
         partition = None if topic is None else topic.partition(index)
@@ -192,7 +192,7 @@ class LogCleaner:
             self._topics.take_offline(partition, damage)
 
     def _report(self, key: LogKey, cleaning: Cleaning, began_ms: float) -> bool:
-        """Whether the log was cleaned to the end."""
+        """Log the result; True if the log was cleaned to the end."""
         log = self._log(key)
         if log is None or cleaning.is_dropped:
             return False

@@ -1,7 +1,7 @@
-"""What becomes of the broker when a disk fails: it goes on without the log directory that the failure is about.
+"""A disk that fails: the broker goes on without the log directory that the failure is about.
 
-Home, which has the journal and the write-ahead log, cannot be done without. Neither can a start do without any directory that
-the journal knows: what looks like a lost disk may be one that nobody has mounted yet.
+It stops without the home directory, which has the journal and the write-ahead log. A start stops without any directory that
+the journal knows: what looks like a lost disk may be one that is not mounted yet.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger("oncelog.broker")
 
 
 class DiskFailures:
-    """`stop` hears of what the broker cannot go on with. Until `begin` nothing is survived, and whoever asks raises the error."""
+    """`stop` is told of a failure that ends the broker. Until `begin` no failure is survived, and the caller raises the error."""
 
     def __init__(self, directories: LogDirectories, stop: Callable[[DiskError], None]) -> None:
         self._directories = directories
@@ -30,7 +30,7 @@ class DiskFailures:
         self._journal = journal
 
     def survives(self, error: DiskError) -> bool:
-        """Whether the broker goes on. The directory that the error is about is offline from now on."""
+        """True if the broker goes on. The directory that the error is about is offline from now on."""
         if self._topics is None:
             return False
         directory = None if error.path is None else self._directories.of_path(error.path)

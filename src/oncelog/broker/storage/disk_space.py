@@ -67,7 +67,7 @@ class DiskSpace:
         logger.warning("the disk of log directory %s has room again, and producers are served", directory.path)
 
     def _make_room(self, path: str, share: Share) -> bool:
-        """A write has found no room. Whoever has the same disk has none either, and must not take what is given up here."""
+        """A write has found no room. Other directories on this disk have none either, and must not take what is given up."""
         directory = self._directories.of_path(path)
         if directory is None or directory.is_offline:
             return False

@@ -136,7 +136,7 @@ class Durability:
         return are_kept
 
     def _sync_tails(self, journaled: Sequence[tuple[PartitionLog, SyncPoint]]) -> Parked[bool]:
-        """Sync what the write-ahead log has of these logs: they know of it before whoever waits for it goes on."""
+        """Sync what the write-ahead log has of these logs: they know of it before those who wait go on."""
         synced = self._sync_write_ahead()
         for log, point in journaled:
             synced.then(partial(_is_journaled, log, point))
@@ -213,12 +213,12 @@ class Durability:
         self._retiring = None
 
     def _lost_in(self, generation: _Generation) -> set[tuple[UUID, int]]:
-        """Whose entries cannot be given up, for their directory is offline."""
+        """The logs whose entries cannot be given up, for their directory is offline."""
         logs = (*generation.logs, *generation.vouched)
         return {(log.topic_id, log.partition) for log in logs if self._is_lost(log)}
 
     async def _vouch_again(self, retiring: _Generation) -> None:
-        """What the file has vouched for must not be cut back because the file is gone, and a checkpoint not yet written."""
+        """Vouch again for what the file vouched for: until a checkpoint is written, a start must not cut it back."""
         left = {log: point for log, point in retiring.vouched.items() if log not in self._current.vouched}
         for log, point in left.items():
             self._current.vouch(log, point)
@@ -274,7 +274,7 @@ class Durability:
     async def hold(self, log: PartitionLog) -> None:
         """Let nobody sync the log's own files until `let_go`; come back when no such sync is under way.
 
-        Meanwhile whoever waits for one waits on. What the write-ahead log takes of the log is durable as ever. One holds a log
+        Meanwhile those who wait for one wait on. What the write-ahead log takes of the log is durable as ever. One holds a log
         at a time: it moves to another directory, or is cut off.
         """
         while (held := self._held.get(log)) is not None:
@@ -321,7 +321,7 @@ class Durability:
         return len(points) == asked
 
     def _vouch(self, points: Mapping[PartitionLog, SyncPoint]) -> bool:
-        """Whether logs of decisions are among them. For what is cut off meanwhile nobody may vouch."""
+        """Vouch for logs of decisions; True if there are any. What is cut off meanwhile is left out."""
         decided = [log for log in points if self._has_decisions(log)]
         for log in decided:
             point = log.durability.still_true(points[log])
@@ -330,7 +330,7 @@ class Durability:
         return bool(decided)
 
     def _by_directory(self, logs: Sequence[PartitionLog]) -> Iterable[list[PartitionLog]]:
-        """What one disk does not keep must not be taken for what another one keeps."""
+        """Group the logs by directory: each disk keeps, or loses, its own."""
         if len(logs) == 1 or len(self._directories) == 1:
             return [list(logs)]
         found: dict[DataDirectory | None, list[PartitionLog]] = {}
@@ -339,7 +339,7 @@ class Durability:
         return found.values()
 
     async def _sync_own(self, logs: Sequence[PartitionLog]) -> dict[PartitionLog, SyncPoint]:
-        """Where each of the logs, all in one directory, was durable in its own files; nothing if the disk failed."""
+        """Sync the logs of one directory in their own files; return where each is durable, nothing if the disk failed."""
         if self._is_lost(logs[0]):
             return {}
         points = {log: log.durability.sync_point() for log in logs}

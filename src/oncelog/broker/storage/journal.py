@@ -29,7 +29,7 @@ class BrokerStarted(NamedTuple):
 
 
 class BootTrusted(NamedTuple):
-    """What was written since the machine booted is there. Under another boot id, what was not durable may be gone."""
+    """All that was written since the machine booted is there. Under another boot id, what was not durable may be gone."""
 
     boot_id: str
 
@@ -162,7 +162,7 @@ def decode_line(line: bytes) -> MetadataRecord | None:
 
 
 def may_be_torn(data: bytes, position: int, boot_id: str) -> bool:
-    """Whether a power cut may have left a journal so: the line at `position` broken, and whole ones behind it.
+    """True if a power cut may have left a journal so: the line at `position` broken, and whole ones behind it.
 
     It cannot if the boot is the one that was trusted last, or if a start has read on behind the line since.
     """
@@ -175,7 +175,7 @@ def may_be_torn(data: bytes, position: int, boot_id: str) -> bool:
 class Journal:
     """Appends records and makes them durable; `load` gives back what there is.
 
-    `on_failure` is told of a disk that cannot keep a record; whoever waits for it stays parked.
+    `on_failure` is told of a disk that cannot keep a record; those who wait for it stay parked.
     """
 
     def __init__(self, disk: Disk, directory: str, on_failure: Callable[[DiskError], None]) -> None:
@@ -251,9 +251,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[T]):
-    """What to write, and what to do, and answer, once that is durable. Without records that is at once.
+    """The records to write, and what to carry out and answer once they are durable. Without records that is at once.
 
-    What takes long answers later; the next change waits for it.
+    A change that takes long answers later; the next one waits for it.
     """
 
     records: Sequence[MetadataRecord]

@@ -20,7 +20,7 @@ class _LedPartition(Protocol):
 
 
 class FollowerId(NamedTuple):
-    """Who fetches as a replica. `epoch` is its broker epoch; -1 where it does not say."""
+    """A replica that fetches. `epoch` is its broker epoch; -1 where it names none."""
 
     node_id: int
     epoch: int = -1
@@ -51,7 +51,7 @@ class Leading(Protocol):
 
     @property
     def epoch_start_offset(self) -> int:
-        """Where the log ended when this broker began to lead it under its leader epoch."""
+        """The log end offset at which the leader epoch of this broker began."""
         ...
 
     @property

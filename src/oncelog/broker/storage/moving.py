@@ -133,7 +133,7 @@ class LogMoves:
         return None
 
     def stop(self) -> None:
-        """What is on its way is begun again by the next start."""
+        """Stop; the next start begins the moves again."""
         if self._task is not None:
             self._task.end()
 
@@ -188,7 +188,7 @@ class LogMoves:
                     if move.state is not MoveState.OVER:
                         self._forget(move)
                     continue
-                # Whoever uses the directory otherwise meets the error, too.
+                # Other uses of the directory meet the error, too.
                 logger.error("%s does not move to %s: %s", move.name, move.log_directory, error)
                 if move.state is not MoveState.OVER:
                     self._drop(move)

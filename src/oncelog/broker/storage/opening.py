@@ -1,4 +1,4 @@
-"""How the logs of partitions are opened: at a start with what the last stop left behind, later as new ones."""
+"""Opens the logs of partitions, at a start with what the last stop left and later as new ones, and closes them at a stop."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ SYNCED_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class LeftByLastStop:
-    """What is known of the logs before any of them is read. The defaults are those of a broker that has started."""
+    """The facts about the logs before any of them is read. The defaults are those of a broker that has started."""
 
     was_clean: bool = True
     recovery_points: PartitionOffsets = field(default_factory=dict)
@@ -57,17 +57,17 @@ class LeftByLastStop:
     durable_ends: Mapping[tuple[UUID, int], int] = field(default_factory=dict)
     """Up to which offset the write-ahead files vouch for a log, or did when a start found it damaged."""
     digests: Mapping[tuple[UUID, int], LogDigest] | None = None
-    """What the checkpoint says of each log; None without a checkpoint."""
+    """The digest of each log in the checkpoint; None without a checkpoint."""
     gaps_below: Mapping[tuple[UUID, int], int] | None = field(default_factory=dict)
     """Below which offset a compacted log may have gaps; one that is not named has none. None if no checkpoint says it."""
     high_watermarks: PartitionOffsets = field(default_factory=dict)
-    """What a member of a cluster had heard of its leaders; alone the end of a log is its high watermark."""
+    """The high watermarks that a member of a cluster knew; alone it is the log end offset."""
 
 
 def say_what_is_missing(
     directories: LogDirectories, own: OwnCheckpoint | None, replayed: Replayed, *, was_clean: bool
 ) -> None:
-    """What a broker that has run before does not leave so."""
+    """Log the files that are missing although the broker has run before."""
     for path in directories.missing_checkpoints():
         logger.warning("%s is missing or damaged, and made anew", path)
     if own is None:
@@ -80,7 +80,7 @@ def say_what_is_missing(
 
 
 class _KnownOfLog(NamedTuple):
-    """What the last stop left of one log. `digest` is None without a checkpoint."""
+    """The facts about one log from the last stop. `digest` is None without a checkpoint."""
 
     recovery_point: int
     log_start_offset: int
@@ -245,7 +245,7 @@ class LogOpening:
             )
 
     def _names_topic(self, path: str, topic_id: UUID) -> bool:
-        """Whether a directory says which topic it is of. Raises DamagedLogError if it says another one."""
+        """True if a directory names its topic. Raises DamagedLogError if it names another one."""
         try:
             said = read_topic_id(self._disk, path) if self._disk.exists(path) else None
         except DiskError:

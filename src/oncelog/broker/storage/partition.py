@@ -53,7 +53,7 @@ class MarkerGuard:
 
 
 class ReplicaRole(Enum):
-    """What a broker is to a partition. One that is alone leads every partition."""
+    """The role of a broker for a partition. One that is alone leads every partition."""
 
     LEADER = auto()
     FOLLOWER = auto()
@@ -71,7 +71,7 @@ WOKEN_AT_ONCE = 50
 
 
 class Waking(Enum):
-    """Of a crowd that waits for a partition to move."""
+    """Wakes a crowd that waits for a partition to move."""
 
     NOT = "nobody is being woken"
     UNDER_WAY = "each is woken once"
@@ -223,7 +223,7 @@ class Partition:
 
     @property
     def is_readable(self) -> bool:
-        """Whether there is a replica here, of a leader or a follower, whose log can be used."""
+        """True if there is a replica here, of a leader or a follower, whose log can be used."""
         return self.role in (_LEADER, _FOLLOWER) and not self.is_offline
 
     @property
@@ -238,7 +238,7 @@ class Partition:
         return self.damage or self.directory.failure or ""
 
     def points(self) -> LogPoints:
-        """What a checkpoint has to say of the log."""
+        """The points of the log that a checkpoint has."""
         if self.unopened is not None:
             return self.unopened.points
         return LogPoints(
@@ -249,7 +249,7 @@ class Partition:
         )
 
     def digest(self) -> LogDigest:
-        """What a checkpoint has to say of the transaction indexes."""
+        """The digest of the transaction indexes that a checkpoint has."""
         return self.log.digest() if self.unopened is None else self.unopened.aborted
 
     @property
@@ -258,12 +258,12 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Of a partition that is led here: what is before it is gone for good."""
+        """The low watermark of a partition that is led here: what is before it is gone for good."""
         return self.leading.low_watermark
 
     @property
     def is_behind_its_epoch(self) -> bool:
-        """Whether the high watermark of a new leader is not yet where its leader epoch begins: it may have been higher before."""
+        """True while the high watermark of a new leader is below the start of its leader epoch: it may have been higher before."""
         return self.leading.epoch_start_offset > self.log.high_watermark
 
     def limit_offset(self, isolation_level: int) -> int:
@@ -278,7 +278,7 @@ class Partition:
         self._watchers.pop(callback, None)
 
     def wake(self) -> None:
-        """Who waits is called in this very call; a crowd, which may wait for more than there is, in slices."""
+        """Wake those who wait within this call; a crowd, which may wait for more than there is, in slices."""
         if len(self._watchers) <= WOKEN_AT_ONCE:
             for callback in tuple(self._watchers):
                 callback()
@@ -299,7 +299,7 @@ class Partition:
         self._waking = Waking.NOT
 
     def answer(self, waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> None:
-        """Who waits for replicas is told in this very call; a crowd, each of which may have more to write, in slices."""
+        """Answer those who wait for replicas within this call; a crowd, each of which may have more to write, in slices."""
         told = _told(waiting)
         if len(waiting) > WOKEN_AT_ONCE:
             self._wakes.run(told)

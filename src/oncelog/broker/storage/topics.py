@@ -43,7 +43,7 @@ OpenLog = Callable[["Topic", int, LogConfig], tuple[PartitionLog | UnopenedLog, 
 
 @dataclass(slots=True)
 class Topic:
-    """What is asked of every batch is kept apart from the other settings."""
+    """A topic. The settings that every batch needs are kept apart from the others."""
 
     name: str
     topic_id: UUID
@@ -147,9 +147,9 @@ class Topics(ABC):
         return (one for one in self.every_partition() if one.is_readable)
 
     def every_partition(self) -> Iterator[Partition]:
-        """Those of which the broker has a replica, and that are offline too.
+        """The partitions of which the broker has a replica, offline ones too.
 
-        While topics and partitions come and go, those that are there when it is their turn.
+        Topics and partitions may come and go between two steps: each is there when it is its turn.
         """
         for topic in tuple(self._by_id.values()):
             for partition in tuple(topic.partitions):
@@ -210,7 +210,7 @@ class Topics(ABC):
         return name in self._by_name
 
     def tell_of_deletion(self, name: str) -> bool:
-        """Whether the topic of this name was deleted and who asks for it is the first to hear of it: then it is told."""
+        """True once after the topic of this name was deleted: the client that asks first is told."""
         return False
 
     @abstractmethod
@@ -224,7 +224,7 @@ class Topics(ABC):
         return name in self._being_deleted
 
     def is_going(self, topic: Topic) -> bool:
-        """Whether its deletion has begun: from then on nothing is recorded for it that the next topic of its name could find."""
+        """True from the beginning of its deletion on: nothing is recorded for it that the next topic of its name could find."""
         return topic.name in self._being_deleted
 
     def _open(self, topic: Topic, start: int, stop: int, opened: list[Partition]) -> Iterator[None]:
@@ -257,7 +257,7 @@ class Topics(ABC):
         configure_logs(topic.partitions, config)
 
     def _remove_files(self, topic: Topic, partition: Partition) -> None:
-        """What is in a directory that is offline goes at the next start."""
+        """Delete the files; those in a directory that is offline go at the next start."""
         if partition.unopened is None:
             partition.log.abandon() if partition.directory.is_offline else partition.log.delete()
         elif not partition.directory.is_offline:

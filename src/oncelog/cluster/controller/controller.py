@@ -300,7 +300,7 @@ class Controller:
     def _resign(self, reason: str) -> None:
         term, self._term = self._term, None
         if term is not None:
-            logger.info("broker %d is the controller no more: %s", self._broker.node_id, reason)
+            logger.info("broker %d resigns as the controller: %s", self._broker.node_id, reason)
             self.counts.unclean_elections_before += term.context.unclean_elections
             term.end()
 

@@ -263,7 +263,7 @@ async def _raise_leader_epoch(
         batch.add_leader_and_isr(assignment.adding, partition, state, assignment, is_new=True)
         batch.send()
         return
-    logger.error("the leader of %s could not be told of its replicas", show(partition))
+    logger.error("the leader of %s was not updated with its new replicas", show(partition))
 
 
 async def _write_assignment(

@@ -62,7 +62,7 @@ class ControllerParts(NamedTuple):
     node_id: int
     open_channel: OpenChannel
     is_unclean_election_enabled: Callable[[], bool]
-    """Whether a topic without a setting of its own allows it."""
+    """The default for topics without a setting of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class ControllerTerm:
             try:
                 own = {} if read is None else decode_config("topics", topic, read.data)
             except ZnodeError as error:
-                logger.error("whether %s allows unclean elections is unknown: %s", topic, error)
+                logger.error("unclean.leader.election.enable of topic %s cannot be read: %s", topic, error)
                 continue
             setting = own.get(UNCLEAN_ELECTION)
             is_enabled = self._broker.is_unclean_election_enabled() if setting is None else setting.lower() == "true"

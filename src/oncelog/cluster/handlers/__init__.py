@@ -1,1 +1,1 @@
-"""What a member of a cluster does in another way than a broker that is alone: the metadata is ZooKeeper's."""
+"""Handlers of a member of a cluster, whose metadata is ZooKeeper's."""

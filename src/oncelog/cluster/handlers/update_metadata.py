@@ -49,7 +49,7 @@ def refusal(request: Request, error: ErrorCode) -> Any:
 
 
 def _learn(membership: ClusterMembership, check: OrderCheck, told: Any) -> bool:
-    """Whether all of it was taken."""
+    """Take the states of one topic; False if some were left out."""
     if check.topic_problem(told.topic_name, told.topic_id) is not None:
         return False
     states = {one.partition_index: one for one in told.partition_states}

@@ -1,4 +1,4 @@
-"""How long the requests wait that change topics: for ZooKeeper, and until this broker hears of it from the controller."""
+"""The wait of requests that change topics: for ZooKeeper, and until the controller has told this broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog.wire import ErrorCode
 T = TypeVar("T")
 
 PATIENCE_MS_MIN = 1000
-"""So long an answer of ZooKeeper is waited for, even by who waits for nothing: what is refused at once is told."""
+"""An answer of ZooKeeper is waited for so long even with a timeout of 0: a refusal comes at once."""
 TIMED_OUT = ApiError(ErrorCode.request_timed_out)
 NOT_CONTROLLER = ApiError(ErrorCode.not_controller)
 
@@ -38,11 +38,11 @@ class RequestDeadline:
 
     @property
     def patience_ms(self) -> float:
-        """What is left of the time for ZooKeeper."""
+        """The time left for ZooKeeper."""
         return self._patience_end_ms - self._clock.monotonic_ms()
 
     async def within(self, asked: Parked[T]) -> T | None:
-        """What ZooKeeper has brought; None if the time is over before."""
+        """Wait for an answer of ZooKeeper; None if the time is over before."""
         return await within(self._clock, self.patience_ms, asked)
 
     async def until(self, topics: SharedTopics, name: str, is_so: Callable[[], bool]) -> bool:
@@ -56,7 +56,7 @@ class RequestDeadline:
 
 
 def is_led(topics: SharedTopics, topic_id: UUID | None, partition_count: int) -> bool:
-    """Whether this broker knows of a leader of each of the first partitions, as DelayedCreatePartitions asks it."""
+    """True if this broker knows a leader of each of the first partitions, as in Kafka's DelayedCreatePartitions."""
     topic = None if topic_id is None else topics.with_id(topic_id)
     if topic is None or len(topic.partitions) < partition_count:
         return False

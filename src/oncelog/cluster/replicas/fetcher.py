@@ -308,7 +308,7 @@ class LeaderFetcher:
                 continue
             say = logger.warning if cut.is_below_high_watermark else logger.info
             say(
-                "%s-%d is cut off at offset %d, its end was %d and its high watermark %d: its leader, broker %d, has not the rest",
+                "%s-%d is truncated to offset %d, from %d, with high watermark %d: its leader, broker %d, lacks the rest",
                 *key,
                 cut.offset,
                 log.log_end_offset,

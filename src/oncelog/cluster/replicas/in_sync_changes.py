@@ -113,10 +113,10 @@ class InSyncChanges:
             API_KEY, LOWEST, HIGHEST, lambda version: self._body(version, changes), self._timeout_ms
         )
         if isinstance(answer, ChannelError):
-            logger.info("the controller was not told of %d changed in-sync sets: %s", len(changes), answer.reason)
+            logger.info("%d changes of in-sync sets did not reach the controller: %s", len(changes), answer.reason)
             return None
         if answer.error_code is not ErrorCode.none:
-            logger.info("the controller refused %d changed in-sync sets: %s", len(changes), answer.error_code.name)
+            logger.info("the controller refused %d changes of in-sync sets: %s", len(changes), answer.error_code.name)
             return None
         return {
             (topic.topic_id, one.partition_index): _answer(one) for topic in answer.topics for one in topic.partitions

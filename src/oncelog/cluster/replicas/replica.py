@@ -233,7 +233,7 @@ class HostedReplica:
 
     def _ask_for(self, asked: AlterPartition, reason: str) -> None:
         logger.info(
-            "%s: the in-sync set is to be %s, it is %s: %s",
+            "%s: asks for the in-sync set %s, now %s: %s",
             self.partition,
             _listed(asked.new_isr),
             _listed(self.state.state.isr),

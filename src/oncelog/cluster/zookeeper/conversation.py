@@ -158,7 +158,7 @@ def refusal(request: Request) -> Result | None:
     size_bytes = sum(map(_size_bytes, request.writes)) if isinstance(request, Multi) else _size_bytes(request)
     if size_bytes <= REQUEST_BYTES_MAX:
         return None
-    logger.error("a request of %d bytes is not sent: ZooKeeper takes %d", size_bytes, REQUEST_BYTES_MAX)
+    logger.error("a request of %d bytes is not sent: ZooKeeper's limit is %d", size_bytes, REQUEST_BYTES_MAX)
     if not isinstance(request, Multi):
         return ZooKeeperError.SYSTEM_ERROR
     largest = max(range(len(request.writes)), key=lambda index: _size_bytes(request.writes[index]))

@@ -58,7 +58,7 @@ _MEANINGS = {
 _INTRODUCTION = """\
 # Group states
 
-What a group of the classic protocol can be doing, under the names that DescribeGroups and ListGroups answer.
+The states of a group of the classic protocol, under the names that DescribeGroups and ListGroups answer.
 
 This page is generated from the transition table in `oncelog.groups.classic.state`.
 

@@ -67,7 +67,7 @@ _MEMBERS = {
     UNKNOWN: "A newer broker recorded a state that is not known here. It is fenced, gives up everything, and joins again.",
 }
 _GROUPS = {
-    ConsumerGroupState.EMPTY: "There are no members. The next member that joins decides which protocol the group follows.",
+    ConsumerGroupState.EMPTY: "There are no members. The next member to join decides which protocol the group follows.",
     ConsumerGroupState.ASSIGNING: (
         "Members, subscriptions or topics have changed since the target assignment: the next heartbeat makes another, "
         "once `group.consumer.assignment.interval.ms` is over."
@@ -80,7 +80,7 @@ _GROUPS = {
 _INTRODUCTION = """\
 # States of consumer groups
 
-What a member of a consumer group (KIP-848) can be doing. The names are those of the protocol; a member's state is in the log.
+The states of a member of a consumer group (KIP-848). The names are those of the protocol; a member's state is in the log.
 
 This page is generated from the transition table in `oncelog.groups.consumer.state`.
 

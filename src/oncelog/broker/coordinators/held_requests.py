@@ -16,21 +16,21 @@ HOLD_MS = 500
 """How long a request is held back before it is told to come back."""
 
 
-class Settling:
-    """Who waits for which transactional id to settle."""
+class HeldRequests:
+    """Holds back requests whose transactional id is in the middle of something."""
 
     def __init__(self, clock: Clock, producer_ids: ProducerIds) -> None:
         self._clock = clock
         self._producer_ids = producer_ids
         self._held: dict[str, dict[Parked[None], None]] = {}
 
-    async def decided(
+    async def decide(
         self,
         transactional_id: str,
         decide: Callable[[], Decision[TransactionRecord, A]],
         must_wait: Callable[[A], bool],
     ) -> Decision[TransactionRecord, A]:
-        """What is decided now, or when the id has settled; after HOLD_MS it is what is decided then."""
+        """Decide now, or again once the id is free; after HOLD_MS the answer is what is decided then."""
         decision = await self._with_producer_ids(decide)
         if not must_wait(decision.answer):
             return decision
@@ -40,8 +40,8 @@ class Settling:
             decision = await self._with_producer_ids(decide)
         return decision
 
-    def settled(self, transactional_id: str) -> None:
-        """What was under way for the id is over: whoever waits for it has its turn."""
+    def resume(self, transactional_id: str) -> None:
+        """Resume the requests that wait for this id."""
         for woken in self._held.pop(transactional_id, ()):
             if not woken.is_released:
                 woken.release(None)
@@ -49,7 +49,7 @@ class Settling:
     async def _with_producer_ids(
         self, decide: Callable[[], Decision[TransactionRecord, A]]
     ) -> Decision[TransactionRecord, A]:
-        """What is decided now, or when there is a producer id for it. Nothing is waited for after it."""
+        """Decide now, or when there is a producer id for it. No wait follows the decision."""
         while True:
             try:
                 return decide()
