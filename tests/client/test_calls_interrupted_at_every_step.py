@@ -34,8 +34,11 @@ RECORDS = 2_000
 READ = 60
 IN_TIME_MS = 5_000
 
-# A finalizer is interrupted, too.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+# A finalizer is interrupted, too, and so is a call between the making of a coroutine and its first step.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ class TransactionEnd(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndedTransaction:
-    """How a transaction ended; `description` is what its coordinator said last.
+    """The end of a transaction; `description` is the last one by its coordinator.
 
     While that is in a Prepare state, readers of some partition still wait for the marker, and get it without anybody's doing.
     Until its producer `is_fenced` it may learn that its transaction was aborted, and go on with the next one.

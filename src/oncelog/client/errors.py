@@ -54,7 +54,7 @@ def _lost(message: str, sent: bool) -> ConnectionLost:
 
 
 class AuthenticationFailed(ClientError):
-    """The broker does not accept who we are, or shows itself to be somebody else: TLS or SASL said no.
+    """TLS or SASL failed: the broker did not accept this client, or is not the broker that it should be.
 
     Nothing was sent, and trying again with the same settings changes nothing.
     """
@@ -163,7 +163,7 @@ class NoOffset(ClientError):
 class CommitFailed(BrokerRefused):
     """The offsets were not committed: the consumer is no member of its group as it is now.
 
-    Its partitions may be somebody else's, who reads what it has read once more.
+    Another member may have its partitions, and reads again what this one has read.
     """
 
 

@@ -79,7 +79,7 @@ class OffsetAndMetadata:
 
 @dataclass(frozen=True, slots=True)
 class GroupMetadata:
-    """A group, and who commits offsets for it: without a generation, somebody who is no member."""
+    """A group and the member that commits offsets for it. Without a generation there is no member."""
 
     group_id: str
     generation_id: int = -1

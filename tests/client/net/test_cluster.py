@@ -65,7 +65,7 @@ def test_coordinator_that_is_none_is_not_looked_for_at_the_node_that_named_it(ar
 def test_leaders_that_are_none_are_looked_for_at_the_next_node_however_many_they_are():
     cluster = Cluster(THREE)
     assert cluster.addresses() == [NODES[0], NODES[1], NODES[2]]
-    cluster.believe(NODES[0])
+    cluster.note_answer(NODES[0])
     for index in range(3):
         cluster.forget_leader(TopicPartition("t", index))
     assert cluster.addresses() == [NODES[1], NODES[2], NODES[0]]
@@ -77,9 +77,9 @@ def test_nodes_known_come_before_bootstrap_servers_and_each_once():
     known = Address("known", 9092)
     cluster.nodes = {number: Node(number, *address, None) for number, address in enumerate((known, NODES[1]))}
     assert cluster.addresses() == [known, NODES[1], NODES[0], NODES[2]]
-    cluster.doubt(NODES[1])
+    cluster.ask_last(NODES[1])
     assert cluster.addresses() == [NODES[0], NODES[2], known, NODES[1]]
-    cluster.doubt(Address("gone since", 9092))
+    cluster.ask_last(Address("gone since", 9092))
     assert cluster.addresses() == [known, NODES[1], NODES[0], NODES[2]]
 
 
@@ -151,7 +151,7 @@ def test_node_with_the_fewest_requests_is_asked_for_a_coordinator_and_for_metada
 def test_node_that_is_doubted_is_asked_last_however_idle_it_is():
     cluster = Cluster(THREE)
     cluster.nodes = {number: Node(number, *address, None) for number, address in enumerate(NODES)}
-    cluster.doubt(NODES[1])
+    cluster.ask_last(NODES[1])
 
     class Transport(ScriptedTransport):
         def _perform(self, effect):

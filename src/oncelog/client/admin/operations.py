@@ -37,7 +37,7 @@ CONTROLLER_TIMEOUT_MS = 30_000
 async def describe_topics(
     cluster: Cluster, topics: Iterable[str] | None, wanted: Iterable[TopicPartition] = ()
 ) -> list[TopicDescription]:
-    """Some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
+    """Describe some topics, or all. A topic that does not exist carries its error. Raises RetriesExhausted."""
     return await refresh(cluster, topics, wanted=wanted)
 
 

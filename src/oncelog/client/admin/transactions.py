@@ -181,7 +181,7 @@ async def _ask_for_id(
     """Ask once for the id; return why it was not given out. Raises BrokerRefused where that will not change.
 
     The coordinator aborts a transaction that is open first, and answers CONCURRENT_TRANSACTIONS (KIP-98): what came of it, the
-    description tells. Who names the producer id and epoch (KIP-360) does not end what a newer producer has begun.
+    description tells. A request with the producer id and epoch (KIP-360) does not end a transaction of a newer producer.
     """
     fields = {
         "transactional_id": now.transactional_id,

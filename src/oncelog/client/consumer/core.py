@@ -174,7 +174,7 @@ class ConsumerCore:
         return bool(self._positions)
 
     def _wait_ms_max(self) -> float:
-        """How long to wait before `_prepare` is due again."""
+        """The time until `_prepare` is due again."""
         return float("inf")
 
     async def _fetch(self, timeout_ms: float) -> None:
@@ -202,7 +202,7 @@ class ConsumerCore:
             self._decoded.extend(map(self._decode, answers))
 
     def _go_back(self, truncated: LogTruncated) -> None:
-        """To where the log that was read and the one that there is part, or to what was not handed out before that."""
+        """Go back to the offset where the logs part, or to the first record that was not handed out if that is lower."""
         partition = truncated.partition
         if partition in self._positions:
             self._go(partition, min(self._positions[partition], truncated.offset))
@@ -262,7 +262,7 @@ class ConsumerCore:
             self._lost.discard(partition)
         self.resume(partitions)
         self._decoded = deque(decoded for decoded in self._decoded if decoded.partition not in partitions)
-        for partition in partitions:  # at last: where this is interrupted, who calls it again finds them assigned
+        for partition in partitions:  # last: where this is interrupted, the next call finds them assigned
             self._positions.pop(partition, None)
 
     def _require_assigned(self, partitions: Iterable[TopicPartition]) -> None:

@@ -43,7 +43,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """How much to ask for at once, and how long a broker may wait for it.
+    """The sizes of an answer, and the time that a broker may wait for it.
 
     A broker answers when `min_bytes` are there or `max_wait_ms` are over, with at most about `partition_bytes` of each
     partition and `max_bytes` in all; one batch may be larger.
@@ -240,7 +240,7 @@ class Fetches:
             self._unanswered[leader] = SentFetch(pending, positions, topic_ids)
 
     def _next_try_ms(self, left_out: Collection[TopicPartition]) -> float:
-        """When something is to be asked for that nobody is asked for now."""
+        """The time of the next request for partitions that no request in flight has."""
         next_ms = float("inf")
         for partition in self._wanted(left_out):
             leader = self._cluster.leader(partition)
@@ -252,7 +252,7 @@ class Fetches:
         return next_ms
 
     def _request(self, topic_ids: Mapping[TopicPartition, UUID | None]) -> ApiRequest:
-        """By ids where all are known, so that no topic is read that was made again under the name of another."""
+        """Fetch by ids where all are known: a topic that was made again under the same name is not read."""
         settings = self._settings
         fields = {
             "replica_id": CONSUMER_REPLICA_ID,
@@ -355,7 +355,7 @@ class Fetches:
     async def _take_out_of_range(self, leader: Address, partition: TopicPartition, reading: Reading) -> None:
         """Believe it when it is said twice. A leader that is none any more has not what the next one has, and says it first.
 
-        Between the two, another node is asked who leads: one that is parted from the others does not know that it leads no more.
+        Between the two, another node is asked for the leader: a leader that is cut off does not know of the next one.
         """
         out_of_range = OffsetOutOfRange(ErrorCode.offset_out_of_range, f"offset {reading.position} of {partition}")
         refused_by = leader, self._cluster.leader_epoch(partition)
@@ -365,7 +365,7 @@ class Fetches:
             return
         reading.refused_by = refused_by
         self._cluster.forget_leader(partition)
-        self._cluster.doubt(leader)
+        self._cluster.ask_last(leader)
         await reading.fail(out_of_range, self._cluster.settings.retry)
 
     def _is_another_topic(self, partition: TopicPartition) -> bool:

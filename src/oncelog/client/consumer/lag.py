@@ -1,4 +1,4 @@
-"""How many records a reader has before it: offsets alone cannot tell, for the ends of transactions take some, too."""
+"""The records that a reader has before it, counted: offsets alone cannot tell, for the ends of transactions take some, too."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class FetchedBatches:
 
 
 class Reading:
-    """How far one partition is read, and since when that fails."""
+    """The position in one partition, and the time since which reading it fails."""
 
     __slots__ = (
         "backoff",

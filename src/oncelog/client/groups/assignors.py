@@ -128,7 +128,7 @@ def assign_ranges(members: Members, counts: Counts) -> Assignment:
 
 
 def assign_round_robin(members: Members, counts: Counts) -> Assignment:
-    """All partitions of all topics, dealt to the members in turn; who does not subscribe is passed over."""
+    """All partitions of all topics, dealt to the members in turn, except to members that do not subscribe."""
     given: dict[str, set[TopicPartition]] = {member: set() for member in members}
     order = _in_order(members)
     turn = 0
@@ -198,7 +198,7 @@ def _balanced(
             balance.give(owners[partition], partition)
         else:
             homeless.append(partition)
-    # Those that few can take first: later there might be nobody left who has room.
+    # Partitions with few possible owners come first: later none of these might have room.
     for partition in sorted(homeless, key=lambda item: (len(readers[item.topic]), item)):
         balance.give(balance.least_loaded(readers[partition.topic]), partition)
     while balance.move_one():

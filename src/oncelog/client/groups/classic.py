@@ -89,7 +89,7 @@ class ClassicMember(MemberBase):
             self.handover.revoke(self.handover.will_hold)
         self._changed()
         await self._live_while(lambda: not self.handover.is_complete)
-        # Who finds a new topic before a rebalance starts none after it.
+        # A topic that is found before a rebalance needs no other one.
         self._compared_ms = float("-inf")
         now_ms = await Now()
         await self._compare_when_due(now_ms)

@@ -299,7 +299,7 @@ class GroupConsumer(ConsumerCore):
                 self._go(partition, offset)
 
     def _wants_stable(self) -> bool:
-        """Offsets of a transaction that is not over may not be passed over by who reads committed data (KIP-447)."""
+        """A read_committed consumer waits for pending offsets of open transactions (KIP-447)."""
         return self._settings.isolation_level is IsolationLevel.READ_COMMITTED
 
     def _version_min(self) -> int:
@@ -337,7 +337,7 @@ class GroupConsumer(ConsumerCore):
         self._commit_in_passing = None
         if _says_nothing_of_the_group(pending) and self._known_coordinator() == pending.address:
             self._cluster.forget_coordinator(CoordinatorKind.GROUP, self._group.group_id)
-            self._cluster.doubt(pending.address)
+            self._cluster.ask_last(pending.address)
         return False
 
     def _known_coordinator(self) -> Address | None:

@@ -107,7 +107,7 @@ class ConsumerProtocolMember(MemberBase):
                 self._take(answer)
 
     def _begin_again(self) -> None:
-        """Nobody knows what of the last heartbeat arrived: the next one comes soon, and says everything."""
+        """Send all fields in the next heartbeat, and soon: the last one may have arrived or not."""
         self._reported_topics = self._reported_regex = None
         self._heartbeat_ms = float("-inf")
 

@@ -103,7 +103,7 @@ class MemberBase:
     def follow(self, wanted: WantedTopics) -> None:
         self._wanted = wanted
         self._matched = None
-        # Who comes back at once leaves all the same: what the group gave for the old topics is void.
+        # Leave even if the member comes back at once: the assignment for the old topics is void.
         self._is_to_leave = self._is_to_leave or not wanted
         self._refreshed_ms = self._compared_ms = float("-inf")
 
@@ -204,7 +204,7 @@ class MemberBase:
         await Sleep(*self._cluster.settings.retry.pause_range_ms(self._failures))
 
     def _fail(self, error: ClientError) -> None:
-        """Nothing will come of this membership any more; the next poll says why."""
+        """End the membership; the next poll raises the error."""
         self._failure = error
         self.handover.lose()
         self._changed()

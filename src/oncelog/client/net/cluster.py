@@ -63,53 +63,53 @@ class Cluster:
         self._coordinators: dict[tuple[CoordinatorKind, str], Address] = {}
         self._nodes_max = 0
         self.asked_ms: dict[str, float] = {}
-        """When the metadata of a topic was last asked for."""
+        """The time of the last metadata request for each topic."""
         self.answered_by: Address | None = None
         """The node that gave the last metadata."""
-        self._doubted: Address | None = None
+        self._asked_last: Address | None = None
 
     async def retries(self, time_ms: float | None = None) -> Retries:
-        """For how long a call tries again: `call_timeout_ms`, unless it has a time of its own."""
+        """The deadline of a call: `call_timeout_ms`, unless it has a time of its own."""
         return await Retries.within(self.settings.call_timeout_ms if time_ms is None else time_ms, self.settings.retry)
 
     async def answer_timeout_ms(self, retries: Retries) -> float:
-        """How long the next answer is waited for: never beyond the end of the call."""
+        """The timeout of the next request: never beyond the deadline of the call."""
         return min(await retries.left_ms(), self.settings.request_timeout_ms)
 
     def addresses(self) -> list[Address]:
         """The nodes for a request that any of them can answer: those known, then the bootstrap servers, in turn.
 
-        Last comes who did not answer, or said what was not so: a node that is parted from the others says the same for as
-        long as that lasts.
+        The node that did not answer, or whose answer was stale, comes last: a node that is cut off from the others stays stale
+        for as long as that lasts.
         """
         every = list(dict.fromkeys((*self.node_addresses(), *self.settings.bootstrap)))
-        first = every.index(self._doubted) + 1 if self._doubted in every else 0
+        first = every.index(self._asked_last) + 1 if self._asked_last in every else 0
         return every[first:] + every[:first]
 
     async def least_loaded(self) -> list[Address]:
         """The same, first the nodes with the fewest unanswered requests. The node that failed last stays last.
 
-        Who asks one after the other, until all have denied something, asks in turn instead.
+        A search that asks all nodes, until each has denied something, asks them in turn instead.
         """
         load = await InFlight()
         nodes = set(self.node_addresses())
-        return sorted(self.addresses(), key=lambda one: (one == self._doubted, one not in nodes, load[one]))
+        return sorted(self.addresses(), key=lambda one: (one == self._asked_last, one not in nodes, load[one]))
 
     def node_addresses(self) -> Sequence[Address]:
         """The addresses that the nodes advertise."""
         return [Address(node.host, node.port) for node in self.nodes.values()]
 
-    def believe(self, address: Address) -> None:
+    def note_answer(self, address: Address) -> None:
         """Note that the node at this address gave the last metadata."""
         self.answered_by = address
 
-    def doubt(self, address: Address | None) -> None:
-        """Ask another one next time."""
-        self._doubted = address
+    def ask_last(self, address: Address | None) -> None:
+        """Ask the others first next time."""
+        self._asked_last = address
 
     @property
     def denials_needed(self) -> int:
-        """How many answers in a row have to say that something is not there.
+        """The number of answers in a row that prove that something is not there.
 
         The first node of a cluster that starts again names itself alone, and may know of no topic yet.
         """
@@ -120,8 +120,8 @@ class Cluster:
         return len(self.nodes) < self.denials_needed
 
     def ask_another(self) -> None:
-        """Than the one that said what was learned last."""
-        self.doubt(self.answered_by)
+        """Ask other nodes than the one that gave the last metadata."""
+        self.ask_last(self.answered_by)
 
     def leader(self, partition: TopicPartition) -> Address | None:
         node = self.nodes.get(self._known_leader(partition).node_id)
@@ -227,16 +227,16 @@ async def ask_any(
                 answer = await ask(address, request, min(left_ms, cluster.settings.request_timeout_ms))
             except ConnectionLost as lost:
                 cause = await last_cause(retries, cause, lost)
-                cluster.doubt(address)
+                cluster.ask_last(address)
                 continue
             error = error_of(answer)
             if error is ErrorCode.none:
-                cluster.believe(address)
+                cluster.note_answer(address)
                 return answer
             cause = refused(request, error, what)
             if error not in RETRIABLE:
                 raise cause
-            cluster.doubt(address)
+            cluster.ask_last(address)
             break
         if not await retries.pause():
             raise RetriesExhausted(f"{what}: {cause}") from cause
@@ -291,7 +291,7 @@ async def handshake(cluster: Cluster) -> OfferedVersions:
                 handshake = await Handshake(address, min(left_ms, cluster.settings.connect_timeout_ms))
             except ConnectionLost as lost:
                 cause = await last_cause(retries, cause, lost)
-                cluster.doubt(address)
+                cluster.ask_last(address)
             else:
                 return handshake
         if not await retries.pause():

@@ -25,9 +25,9 @@ from oncelog.wire.offered_versions import (
 )
 
 HOT = frozenset({PRODUCE, FETCH})
-"""To look at the lengths in the answers to these would take longer than to decode them."""
+"""Answers whose lengths are not checked first: that would take longer than decoding them."""
 TLS_ALERT = b"\x15\x03"
-"""How a TLS record begins that says no to what was no TLS (RFC 8446 §5.1)."""
+"""The first bytes of a TLS alert, the answer to a client without TLS (RFC 8446 §5.1)."""
 
 
 class SpeaksTlsError(WireError):
@@ -130,7 +130,7 @@ class BrokerConnection:
 
 
 def in_flight(connections: Iterable[BrokerConnection]) -> Counter[Address]:
-    """How many requests are without an answer at each address."""
+    """The number of unanswered requests at each address."""
     counts: Counter[Address] = Counter()
     for connection in connections:
         counts[connection.address] += len(connection.in_flight)

@@ -95,7 +95,7 @@ class Yielded(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Send(Yielded[PendingRequest]):
-    """Send a request, connecting first if need be; the result is the PendingRequest. It has the failure, too.
+    """Send a request, connecting first if need be. The result is the PendingRequest, which has a failure, too.
 
     Without an answer in `timeout_ms` it has failed. Connecting is no part of that, but takes no longer either.
     """
@@ -108,9 +108,9 @@ class Send(Yielded[PendingRequest]):
 
 @dataclass(frozen=True, slots=True)
 class Wait(Yielded[list[PendingRequest]]):
-    """Go on when at least one of the awaited is done or the time is over; the result is the list of those done.
+    """Go on when at least one of the requests is done or the time is over. The result is the list of those done.
 
-    A pending that is late fails, also where another one is done already and where `timeout_ms` is 0: nobody else sees to it.
+    A request that is late fails, even where another one is done already or `timeout_ms` is 0: nothing else makes it fail.
     With `until_woken`, a call of the transport's wake() ends it too.
     """
 
@@ -210,7 +210,7 @@ class Beside:
         return self._awaited or ()
 
     async def advance(self) -> bool:
-        """Say whether it has come to its end. Raises what it raises."""
+        """Go on with the flow; True at its end. Raises what it raises."""
         while True:
             if self._awaited is not None:
                 now_ms = await Now()

@@ -159,10 +159,10 @@ class _Asking(Generic[T]):
 
 
 class LeaderSearch:
-    """Asks, and says of each partition why it has no leader yet, or never will."""
+    """Looks for leaders, and has the reason for each partition that has none yet, or never will."""
 
     def __init__(self, cluster: Cluster, *, create: bool) -> None:
-        """With `create` a topic that is not there is expected to come."""
+        """With `create` the search makes missing topics, and waits for them."""
         self._cluster = cluster
         self._create = create
         self._pending: PendingRequest | None = None
@@ -170,7 +170,7 @@ class LeaderSearch:
         self._backoffs: dict[str, Backoff] = {}
         self._denials: Counter[TopicPartition] = Counter()
         self.causes: dict[TopicPartition, ClientError] = {}
-        """Why a leader is not known yet, where the last answer said so."""
+        """The reasons of partitions without a leader, where the last answer gave one."""
 
     @property
     def awaited(self) -> tuple[PendingRequest, ...]:
@@ -193,7 +193,7 @@ class LeaderSearch:
         self._pending = await Send(order[0], request)
 
     def retry_at_ms(self, partition: TopicPartition) -> float:
-        """When the partition is asked for again: never, while an answer is awaited that will be waited for anyway."""
+        """The time of the next request for the partition; infinite while a request is in flight."""
         return float("inf") if self._pending is not None else self._backoff(partition.topic).retry_at_ms
 
     async def take(self) -> dict[TopicPartition, ClientError]:
@@ -204,12 +204,12 @@ class LeaderSearch:
         try:
             message = _metadata(pending)
         except ClientError as error:
-            self._cluster.doubt(pending.address)
+            self._cluster.ask_last(pending.address)
             for topic in sorted({tp.topic for tp in self._partitions}):
                 await self._backoff(topic).fail(self._cluster.settings.retry)
             self.causes |= dict.fromkeys(self._partitions, error)
             return {}
-        self._cluster.believe(pending.address)
+        self._cluster.note_answer(pending.address)
         return await self._learn(message)
 
     async def _learn(self, message: Any) -> dict[TopicPartition, ClientError]:

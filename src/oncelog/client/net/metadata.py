@@ -67,7 +67,7 @@ async def learn_names(cluster: Cluster, topic_ids: Iterable[UUID]) -> None:
 
 
 async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = None) -> list[TopicDescription]:
-    """Some topics, or all that a node knows, with all partitions that one knows: a node may not know of the newest yet."""
+    """Describe some topics, or all that a node knows, with all partitions that any node knows: one may not know the newest."""
     retries = await cluster.retries()
     names = None if topics is None else sorted(set(topics))
     known: dict[str, TopicDescription] = {}
@@ -88,7 +88,7 @@ async def topics_of_every_node(cluster: Cluster, topics: Iterable[str] | None = 
 async def _every_answer(cluster: Cluster, request: ApiRequest, retries: Retries) -> list[Any]:
     """The answers of all nodes, at the addresses that the nodes advertise: a bootstrap server may have another.
 
-    Who does not answer is left out, as long as one does.
+    A node that does not answer is left out, as long as another one answers.
     """
     answers = [await ask_any(cluster, request, metadata_error, ASKING, retries)]
     asked = {cluster.answered_by}
@@ -135,7 +135,7 @@ def metadata_error(message: Any) -> ErrorCode:
 
 
 def will_have_no_leader(topic: TopicDescription, partition: TopicPartition, *, create: bool) -> BrokerRefused | None:
-    """Why a partition will never have a leader, if that is so. With `create` its topic is expected to come."""
+    """The error of a partition that will never have a leader; None where it may. With `create` its topic may come."""
     if topic.error is not ErrorCode.none:
         may_come = RETRIABLE if create else MAY_EXIST
         if topic.error in may_come:

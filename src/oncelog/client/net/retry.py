@@ -1,4 +1,4 @@
-"""When something is tried again, and for how long: the one policy of the client.
+"""Retries: the pauses between them and their deadline, in one policy for the whole client.
 
 The pause doubles with every failure up to a maximum and is drawn from 20 % around it, so that clients that failed together
 do not come back together (KIP-580). Whatever is tried again has a deadline.
@@ -10,7 +10,7 @@ from oncelog.client.net.flows import Draw, Now, Sleep
 from oncelog.client.net.settings import RetryPolicy
 
 BUSY = RetryPolicy(backoff_ms=2, backoff_max_ms=20, growth=1.2)
-"""For CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which takes milliseconds:
+"""The policy for CONCURRENT_TRANSACTIONS: the markers of the transaction before are being written, which takes milliseconds:
 to be twice as late as needed would show."""
 
 
@@ -35,7 +35,7 @@ class Backoff:
 
 
 class Retries:
-    """Until when one call is tried again, and how often it has failed."""
+    """The deadline of one call, and the number of its failures."""
 
     __slots__ = ("_deadline_ms", "_failures", "_policy")
 

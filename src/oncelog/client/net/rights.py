@@ -85,7 +85,7 @@ TOPIC_REQUEST = ApiRequest(requests.METADATA, {})
 
 
 def topic_error(topic: str, error: ErrorCode) -> str:
-    """Why the description of a topic has an error instead of partitions."""
+    """A sentence for the error in the description of a topic."""
     return describe(error, missing_right(TOPIC_REQUEST, error, topic))
 
 

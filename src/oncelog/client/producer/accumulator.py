@@ -56,7 +56,7 @@ class ProducerBatch:
         return build_batch(self.records, codec=codec)
 
     def divide(self, codec: Codec) -> Divide | None:
-        """How to go on with two halves where a broker refuses the whole, for the sake of one record maybe."""
+        """A function that makes two halves, for a broker that refuses the whole because of one record."""
         return partial(self._divide, codec) if len(self.records) > 1 else None
 
     def _divide(self, codec: Codec) -> tuple[QueuedBatch, QueuedBatch]:
@@ -117,7 +117,7 @@ def _encoded(batch: ProducerBatch) -> QueuedBatch:
 
 
 def size_bytes(record: Record) -> int:
-    """About what a record adds to its batch."""
+    """The size that a record adds to its batch, about."""
     size = RECORD_OVERHEAD_BYTES
     if record.key is not None:
         size += len(record.key)

@@ -34,7 +34,7 @@ append. The next coordinator may find the record in its log.
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorReply:
-    """How asking a coordinator ended.
+    """The outcome of a request to a coordinator.
 
     `error` is None when no definite answer came in time. `doubtful` says that the request may have been carried out
     more often than it was answered. `right` is the one that is missing, where the error is about rights.

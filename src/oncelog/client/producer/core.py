@@ -73,7 +73,7 @@ class ProducerCore:
 
     @property
     def unwritten(self) -> int:
-        """How many records are neither written nor given up."""
+        """The number of records that are neither written nor given up."""
         return self._accumulator.record_count + (self._sender.waiting_records if self._sender is not None else 0)
 
     @property
@@ -276,7 +276,7 @@ class ProducerCore:
     async def abort(self, *, goes_on: bool = True) -> None:
         """Abort. What was not written must have been dropped. Raises ProducerFenced or OutcomeUnknown.
 
-        Who `goes_on` needs another epoch: with TV1 that waits for the markers, and so for a leader of each partition.
+        A producer that `goes_on` needs another epoch. With TV1 that waits for the markers, and so for a leader of each partition.
         """
         self.require_transaction()
         self._require_flushed()

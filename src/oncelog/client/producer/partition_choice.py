@@ -31,18 +31,18 @@ class PartitionsOfTopic:
 
 
 Partitioner = Callable[[str, bytes | None, bytes | None, PartitionsOfTopic], int | None]
-"""From topic, key, value and the topic's partitions to one of them, or to None: any."""
+"""A function of topic, key, value and the topic's partitions. It returns one of them, or None for any."""
 
 
 def murmur2(_topic: str, key: bytes | None, _value: bytes | None, partitions: PartitionsOfTopic) -> int | None:
-    """As the Java client: its hash of the key."""
+    """The Java client's partitioner: its hash of the key."""
     return None if key is None else murmur2_partition(key, partitions.count)
 
 
 def consistent_random(
     _topic: str, key: bytes | None, _value: bytes | None, partitions: PartitionsOfTopic
 ) -> int | None:
-    """As librdkafka by default: CRC-32 of the key, of which an empty one is none."""
+    """librdkafka's default partitioner: CRC-32 of the key. An empty key counts as none."""
     return crc32_partition(key, partitions.count) if key else None
 
 
@@ -92,7 +92,7 @@ class _Topic:
         self.described, self.nodes, self.partitions = described, nodes, _partitions(described, nodes)
         self.sticky = self._of_this_turn()
         self.sent_bytes = 0
-        """How much the sticky partition was given since it was chosen."""
+        """The bytes that the sticky partition was given since it was chosen."""
 
     def learn(self, described: TopicDescription, nodes: Mapping[int, Node]) -> None:
         self.described, self.nodes, self.partitions = described, nodes, _partitions(described, nodes)

@@ -136,7 +136,7 @@ class PartitionQueue:
         return [batch for batch in (*self.in_flight, *self.waiting) if now_ms >= batch.deadline_ms]
 
     def deadline_ms(self) -> float:
-        """When the next batch is overdue."""
+        """The time at which the next batch is overdue."""
         deadline_ms = self.waiting[0].deadline_ms if self.waiting else float("inf")
         return min(deadline_ms, self.in_flight[0].deadline_ms) if self.in_flight else deadline_ms
 
@@ -237,5 +237,5 @@ class PartitionQueue:
         return first.base_sequence >= 0 and self._age(first.base_sequence) > self._age(second.base_sequence)
 
     def _age(self, base_sequence: int) -> int:
-        """How many records ago a sequence was given out; sequences wrap around."""
+        """The number of records since a sequence was given out; sequences wrap around."""
         return (self.next_sequence - base_sequence) & SEQUENCE_MAX

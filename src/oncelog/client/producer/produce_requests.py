@@ -35,8 +35,8 @@ MAYBE_WRITTEN = frozenset(
         ErrorCode.kafka_storage_error,
     }
 )
-"""A disk may fail when a batch is appended, and is made durable: what it has of it nobody knows. Who leads no more may have
-stopped when the batch was in its log, and the others may have it: as in Kafka, a wait for them ends with the same error."""
+"""A disk may fail when a batch is appended, and is made durable: it may have the batch or not. A leader may have
+resigned with the batch in its log and in others': as in Kafka, a wait for them ends with the same error."""
 ABOUT_RECORDS = frozenset(
     {
         ErrorCode.message_too_large,

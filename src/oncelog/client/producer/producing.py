@@ -105,7 +105,7 @@ class Sender:
 
     @property
     def waiting_records(self) -> int:
-        """How many records are neither acknowledged nor given up."""
+        """The number of records that are neither acknowledged nor given up."""
         return sum(
             batch.record_count for queue in self._queues.values() for batch in (*queue.waiting, *queue.in_flight)
         )
@@ -191,7 +191,7 @@ class Sender:
         self.waiting_bytes = 0
 
     async def await_unanswered(self) -> None:
-        """After `fail`: wait for an answer that is missing. None is missing for longer than the request timeout."""
+        """Wait for a missing answer after `fail`: the request timeout at most."""
         await Wait(tuple(pending for pending in self._unanswered if not pending.is_done))
         self._unanswered = {pending: [] for pending in self._unanswered if not pending.is_done}
 
@@ -220,7 +220,7 @@ class Sender:
         return [partition for topic, partition in of_topics.items() if asked_ms.setdefault(topic, now_ms) < oldest_ms]
 
     def _wait_ms(self, now_ms: float, timeout_ms: float | None) -> float | None:
-        """How long nothing is to be done, unless an answer comes."""
+        """The time until something is due, unless an answer comes."""
         until_ms = float("inf")
         for partition, queue in self._queues.items():
             until_ms = min(until_ms, queue.deadline_ms())
@@ -412,7 +412,7 @@ _Outcome: TypeAlias = ClientError | Mapping[TopicPartition, Any] | None
 
 
 def _outcome(pending: PendingRequest) -> _Outcome:
-    """Why there is no answer, or what it says of each partition; nothing where none was asked for."""
+    """The error, or the answers by partition; None for a request that expects no answer."""
     try:
         message = pending.result()
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""How a producer batches and sends, as a user says it."""
+"""The settings of a producer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACKS: Mapping[str | int, int] = {"all": ALL_REPLICAS, -1: ALL_REPLICAS, 1: 1, "1
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """How records are batched and sent; `producer_settings` makes them from what a user gives."""
+    """Batching and sending of records; `producer_settings` makes them from a user's arguments."""
 
     transactional_id: str | None = None
     transaction_timeout_ms: int = 60_000

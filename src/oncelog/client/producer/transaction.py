@@ -51,7 +51,7 @@ NO_IDENTITY = ProducerIdentity(-1, -1)
 BUMP_VERSION = 3
 MEMBER_VERSION = 3
 DESCRIBE_TIMEOUT_MS = 5_000
-"""For what is only asked to say more of an error."""
+"""The timeout of a request that only explains an error."""
 
 FENCED = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 LOST_OWNERSHIP = frozenset({ErrorCode.invalid_producer_id_mapping})
@@ -159,7 +159,7 @@ class TransactionSession:
     ) -> None:
         """Make a group's offsets part of the transaction. Raises TransactionFailed, ProducerFenced, BrokerRefused.
 
-        Who names a generation is refused when the group has gone on without them (KIP-447).
+        A member of an older generation is refused (KIP-447).
         """
         require_offsets(offsets)
         self._require_ready()

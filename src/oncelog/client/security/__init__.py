@@ -1,4 +1,4 @@
-"""How a client secures its connections and says who it is: TLS, mutual TLS, and SASL's mechanisms."""
+"""Security of a client's connections: TLS, mutual TLS, and SASL's mechanisms."""
 
 from __future__ import annotations
 

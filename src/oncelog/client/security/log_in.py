@@ -93,7 +93,7 @@ def _who(login: Login) -> str:
 
 
 LIFE_PART = 0.8
-"""How much of its life a token is used for: the Java client's default."""
+"""The share of its life for which a token is used: the Java client's default."""
 GRANT = "client_credentials"
 
 

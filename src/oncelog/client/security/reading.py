@@ -1,4 +1,4 @@
-"""From Kafka's option names to what they mean, under the Java client's names and librdkafka's.
+"""The options for security, read under the Java client's names and librdkafka's.
 
 A sentence about an option that is wrong never shows its value where that may be a secret.
 """

@@ -1,6 +1,6 @@
 """Reading what a user's security options name, on the machine where they are given.
 
-Who opens connections elsewhere, as Spark's tasks do, takes the files' contents along and needs no files there.
+Connections that are opened elsewhere, as in Spark's tasks, take the contents along and need no files there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The steps of both transports to secure a connection, without the waiting.
 
-TLS and HTTP are imported by those who use them: a client without takes no longer to start.
+TLS and HTTP are imported where they are used: a client without them starts as fast as before.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NONCE_BYTES = 24
 UNREACHABLE = (OSError, UnicodeError, OverflowError)
 """The errors of connecting: the last two for a host or port that a broker named and that none can have."""
 RENEWAL_LOW, RENEWAL_HIGH = 0.85, 0.95
-"""When in a session's life it is renewed: as the Java client does (KIP-368)."""
+"""The share of a session's life after which it is renewed: as in the Java client (KIP-368)."""
 RENEWAL_MS_MIN = 1_050
 """Kafka refuses to renew a session that is not a second old, and renews one that is over."""
 
@@ -56,7 +56,7 @@ def forget_token(login: Login) -> None:
 
 
 def renewal_ms(lifetime_ms: float) -> float:
-    """When to authenticate again, on the monotonic clock. A session without an end has a lifetime of 0."""
+    """The time to authenticate again, on the monotonic clock. A session without an end has a lifetime of 0."""
     if lifetime_ms <= 0:
         return float("inf")
     return time.monotonic() * 1000 + max(lifetime_ms * random.uniform(RENEWAL_LOW, RENEWAL_HIGH), RENEWAL_MS_MIN)
@@ -81,7 +81,7 @@ def opening_failure(connection: BrokerConnection, security: Security, error: Exc
 
 
 def closing_reason(connection: BrokerConnection, security: Security) -> str:
-    """Why a broker may have ended a connection. One that wants SASL does so to who sends anything else first."""
+    """The reason for the end of a connection. A broker that wants SASL ends one that begins with anything else."""
     reason = "the broker closed the connection"
     if security.login is None and not connection.was_answered:
         reason += " before it answered: if it wants SASL, set security.protocol and sasl.mechanism"

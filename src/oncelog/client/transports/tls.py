@@ -38,7 +38,7 @@ KEY_FAILURES = {
     "EE_KEY_TOO_SMALL": "the key of the certificate is one that OpenSSL takes for too small",
     "CA_KEY_TOO_SMALL": "the key of an authority in the chain is one that OpenSSL takes for too small",
 }
-"""By the reasons of OpenSSL, whose security level decides what is strong enough."""
+"""Sentences by OpenSSL's reasons. Its security level decides what is strong enough."""
 PASSING = ("INTERNAL_ERROR", "USER_CANCELLED", "CLOSE_NOTIFY")
 """Alerts that say nothing of certificates: a broker that stops sends them, too."""
 

@@ -16,7 +16,7 @@ from oncelog.client.transports.calls.consumer import RECORDS_MAX, ConsumerCalls
 class AsyncConsumer(ConsumerCalls, AsyncBase):
     """Reads partitions, or is a member of a group. See Consumer, whose methods these are. For one task at a time.
 
-    A subscriber's heartbeats are sent by a task of its own: who computes must let the event loop run.
+    A task of its own sends a subscriber's heartbeats: let the event loop run while you compute.
     """
 
     _membership: asyncio.Task[None] | None = None
@@ -72,7 +72,7 @@ class AsyncConsumer(ConsumerCalls, AsyncBase):
 
 
 async def _end_of(task: asyncio.Task[None]) -> None:
-    """Wait for it, and raise what it raised. Who is cancelled meanwhile does not cancel it."""
+    """Wait for a task, and raise its error. Cancelling the wait does not cancel the task."""
     if not task.done():
         await asyncio.wait((task,))
     if not task.cancelled():

@@ -126,7 +126,7 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         if self._sender is not None and not self._sender.done():
             self._core.stop()
             self._wake()
-            await asyncio.wait((self._sender,))  # who is cancelled here has closed nothing, and lost nothing
+            await asyncio.wait((self._sender,))  # a cancellation here closes nothing, and loses nothing
         self._core.stop()
         await super().close()
         self._core.raise_if_ended()
@@ -183,7 +183,7 @@ class AsyncProducer(ProducerCalls, AsyncBase):
         self._transport.wake()
 
     def _sender_ended(self, sender: asyncio.Task[None]) -> None:
-        """An event loop that ends cancels its tasks, and nobody may be there who calls this producer once more."""
+        """Report lost records here: an event loop that ends cancels its tasks, and no call may follow."""
         if sender.cancelled() and (count := self._core.unwritten):
             say_lost(count, "the task in which an asyncio producer sends was cancelled before the producer was closed")
         self._changed()

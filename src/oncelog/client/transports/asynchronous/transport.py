@@ -227,7 +227,7 @@ class AsyncTransport:
         return pending
 
     def _send_when_open(self, pending: PendingRequest, timeout_ms: float) -> None:
-        """Send in order once there is a connection; who waits for another broker does not wait for this one."""
+        """Send in order once there is a connection. Requests to other brokers do not wait for this one."""
         name = pending.address, pending.use
         is_first = name not in self._opening
         self._opening.setdefault(name, []).append((pending, timeout_ms))
@@ -251,7 +251,7 @@ class AsyncTransport:
                     if not pending.request.expects_answer and not pending.is_done:
                         pending.answer(None)
                     if pending.on_done is not None:
-                        pending.on_done()  # who waits has a deadline only now
+                        pending.on_done()  # its deadline is known only now
                 else:
                     pending.fail(failure or ConnectionLost(f"{name[0]}: this client was closed", sent=False))
 

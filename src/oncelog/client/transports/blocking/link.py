@@ -222,7 +222,7 @@ class Opening:
         threading.Thread(target=self._open, name="oncelog-connecting", daemon=True).start()
 
     def abandon(self) -> None:
-        """Nobody waits for the connection any more."""
+        """Close the connection, now or when it is made: nobody waits for it any more."""
         with self._lock:
             self._is_abandoned = True
             if self.link is not None:

@@ -33,7 +33,7 @@ class Ownership:
 
 
 class OwnedLock:
-    """A reentrant lock that a forked process does not wait for: nobody is there who would release it.
+    """A reentrant lock that a forked process does not wait for: it has no thread that would release it.
 
     It is held with `with lock.ours():`. No step of Python's is between its being taken and the block, nor between the block
     and its release, so that a signal's handler that raises leaves it to nobody.
@@ -57,9 +57,9 @@ class OwnedLock:
 
 
 class OwnedCondition(OwnedLock):
-    """A lock, and those who wait for a change of what it guards.
+    """A lock, and the threads that wait for a change of what it guards.
 
-    They do not hold it meanwhile: threading.Condition takes it from who waits, and a signal's handler that raises between
+    They do not hold it meanwhile: threading.Condition takes it from a waiting thread, and a signal's handler that raises between
     that and its giving it back would make it a RuntimeError.
     """
 
@@ -84,7 +84,7 @@ class OwnedCondition(OwnedLock):
                     return is_so()
 
     def notify_all(self) -> None:
-        """Called with the lock held."""
+        """Wake the threads that wait. Call it with the lock held."""
         waiting, self._waiting = self._waiting, []
         for changed in waiting:
             changed.release()

@@ -180,7 +180,7 @@ class Producer(ProducerCalls, BlockingBase):
             error.add_note(f"closing the producer: {unreported}")
 
     def unwritten(self) -> int:
-        """How many records would be lost if this process ended now."""
+        """The number of records that would be lost if this process ended now."""
         if not self._ownership.is_ours:
             return 0
         with self._lock.ours():
@@ -208,7 +208,7 @@ class Producer(ProducerCalls, BlockingBase):
         watch(self)
 
     def _learn(self, topic: str, partition: int | None) -> None:
-        """Learn of a topic, beside other calls: a topic that is not there holds nobody up who writes to others."""
+        """Learn of a topic, beside other calls: a missing topic does not hold up writes to others."""
         transport = self._lookups.pop() if self._lookups else BlockingTransport(self._settings, self._lock)
         try:
             transport.run(self._core.learn_topic(topic, partition))

@@ -158,7 +158,7 @@ class BlockingTransport:
         return self.is_closed or self._last_thread not in (None, threading.get_ident())
 
     def close(self) -> None:
-        """From any thread, or a signal's handler: a call that waits ends, and what it uses is closed then.
+        """End the call that waits, and close what it uses then. Safe from any thread and from a signal's handler.
 
         In a forked process this closes what was inherited, and the process that it came from goes on.
         """
@@ -241,7 +241,7 @@ class BlockingTransport:
             pending.answer(None)
 
     def _opened(self, opening: Opening) -> None:
-        """Called on the thread that has made a connection, or has not."""
+        """Take a finished connection attempt. Called on the thread that connects."""
         self._finished.append(opening)
         self._interrupt()
 

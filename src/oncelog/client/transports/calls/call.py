@@ -10,6 +10,7 @@ Both run the coroutine of the call. `AsyncBase` does so on the event loop, `Bloc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import wraps
@@ -44,16 +45,16 @@ class Call(Generic[P, T]):
         def __get__(self, instance: Any, owner: Any) -> Any: ...
 
 
-class Calls:
+class Calls(ABC):
     """The settings, and the view of the cluster, of one object that users hold."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._cluster = Cluster(settings)
 
+    @abstractmethod
     def _held(self) -> AbstractContextManager[object]:
         """Keep the code of flows from running meanwhile."""
-        raise NotImplementedError
 
 
 class AsyncCalls(Calls):
@@ -62,8 +63,8 @@ class AsyncCalls(Calls):
     def __init_subclass__(cls) -> None:
         _make_methods(cls, _coroutine_function)
 
-    async def _run(self, flow: Flow[T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    async def _run(self, flow: Flow[T]) -> T: ...
 
 
 class BlockingCalls(Calls):
@@ -72,8 +73,8 @@ class BlockingCalls(Calls):
     def __init_subclass__(cls) -> None:
         _make_methods(cls, _blocking_function)
 
-    def _run(self, flow: Flow[T]) -> T:
-        raise NotImplementedError
+    @abstractmethod
+    def _run(self, flow: Flow[T]) -> T: ...
 
 
 def _make_methods(made: type[Calls], method: Callable[[Callable[..., Flow[Any]]], Callable[..., Any]]) -> None:

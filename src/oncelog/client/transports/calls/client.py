@@ -188,7 +188,7 @@ class ClientCalls(Calls):
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition the first offset at or after a time in ms, or what an OffsetSpec says."""
+        """Find the first offset at or after a time in ms, or the one that an OffsetSpec names, for each partition."""
         return await offsets.list_offsets(self._cluster, partitions, isolation_level)
 
     @Call

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 
@@ -20,7 +21,7 @@ from oncelog.client.values import GroupMetadata, IsolationLevel, OffsetAndMetada
 from oncelog.security.values import PLAINTEXT, Security
 
 RECORDS_MAX = 10_000
-"""How many records a poll returns at most, unless it says so."""
+"""The most records that a poll returns, unless `records_max` says otherwise."""
 
 
 class ConsumerCalls(Calls):
@@ -65,9 +66,9 @@ class ConsumerCalls(Calls):
         With the `group_protocol` "classic" the members divide the partitions: `assignors` are range, roundrobin and
         cooperative-sticky, in order of preference (without any, range and then cooperative-sticky); all members must have
         one in common, and only if each of them is cooperative does a member keep its partitions during a rebalance.
-        Who sends no heartbeat for `session_timeout_ms` (45 s) loses its partitions; `heartbeat_interval_ms` is 3 s. With
+        A member without a heartbeat for `session_timeout_ms` (45 s) loses its partitions; `heartbeat_interval_ms` is 3 s. With
         "consumer" (KIP-848) the broker divides, by its `group_remote_assignor` "uniform" or "range", and these three are the
-        broker's settings. With either, who does not poll for `max_poll_interval_ms` loses its partitions, a member with a
+        broker's settings. With either, a member that does not poll for `max_poll_interval_ms` loses its partitions, one with a
         `group_instance_id` keeps them over a restart within the session timeout, and topics and partitions that were added
         are found within `metadata_max_age_ms`.
 
@@ -247,7 +248,7 @@ class ConsumerCalls(Calls):
 
     @Call
     async def lag(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """How many records `poll` would still return of these partitions, or of those assigned, up to their end as it is now.
+        """Count the records that `poll` would still return of these partitions, or of those assigned, up to their end as it is now.
 
         Offsets do not tell: the markers that end transactions take offsets, and so do aborted records, which read_committed
         passes over; the difference of two offsets is an upper bound. So the batches from the position to the last stable
@@ -257,15 +258,15 @@ class ConsumerCalls(Calls):
         """
         return await self._core.lag(partitions)
 
-    def _wake_poll(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _wake_poll(self) -> None: ...
 
-    def _wake_member(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _wake_member(self) -> None: ...
 
+    @abstractmethod
     def _start(self, member: Membership) -> None:
         """Have the member speak with the coordinator in the background, unless it does so already."""
-        raise NotImplementedError
 
     def _member(self) -> GroupConsumer:
         if self._group is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Protocol
 from weakref import WeakSet
@@ -58,6 +59,21 @@ class ProducerCalls(Calls):
         New partitions and leaders are found within `metadata_max_age_ms`.
         Raises ValueError for a value that is none, or that does not go with the others.
         """
+        settings = producer_settings(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            linger_ms=linger_ms,
+            batch_bytes=batch_bytes,
+            buffer_bytes_max=buffer_bytes_max,
+            compression=compression,
+            delivery_timeout_ms=delivery_timeout_ms,
+            max_in_flight=max_in_flight,
+            retries=retries,
+            metadata_max_age_ms=metadata_max_age_ms,
+            acks=acks,
+            enable_idempotence=enable_idempotence,
+            partitioner=partitioner,
+        )
         super().__init__(
             ClientSettings(
                 parse_addresses(bootstrap_servers, security),
@@ -68,25 +84,7 @@ class ProducerCalls(Calls):
                 retry=RetryPolicy(retry_backoff_ms, retry_backoff_max_ms),
             )
         )
-        self._core = ProducerCore(
-            self._cluster,
-            producer_settings(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=transaction_timeout_ms,
-                linger_ms=linger_ms,
-                batch_bytes=batch_bytes,
-                buffer_bytes_max=buffer_bytes_max,
-                compression=compression,
-                delivery_timeout_ms=delivery_timeout_ms,
-                max_in_flight=max_in_flight,
-                retries=retries,
-                metadata_max_age_ms=metadata_max_age_ms,
-                acks=acks,
-                enable_idempotence=enable_idempotence,
-                partitioner=partitioner,
-            ),
-            self._changed,
-        )
+        self._core = ProducerCore(self._cluster, settings, self._changed)
         self._start()
 
     @Call
@@ -105,13 +103,13 @@ class ProducerCalls(Calls):
         """
         await self._core.commit_offsets(group, offsets)
 
+    @abstractmethod
     def _start(self) -> None:
         """Get ready to send what is appended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _changed(self) -> None:
-        """Have those look again that wait for the core. Called while no flow runs elsewhere."""
-        raise NotImplementedError
+        """Wake the calls that wait for the core. No flow runs at the same moment."""
 
 
 logger = logging.getLogger("oncelog.client")
@@ -119,7 +117,7 @@ logger = logging.getLogger("oncelog.client")
 
 class LeftOpen(Protocol):
     def unwritten(self) -> int:
-        """How many records would be lost if this process ended now."""
+        """The number of records that would be lost if this process ended now."""
         ...
 
 
@@ -135,7 +133,7 @@ def watch(producer: LeftOpen) -> None:
 
 
 def say_lost(count: int, why: str) -> None:
-    """On standard error, unless the program has set up logging otherwise."""
+    """Log the loss: on standard error, unless the program has set up logging otherwise."""
     records = "1 record" if count == 1 else f"{count} records"
     logger.error("%s, and %s that it had not written may be lost", why, records)
 
