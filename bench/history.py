@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import DiskError, Syncable
 from oncelog.groups import ANYONE, OffsetToCommit
 from oncelog.log import Appended, Origin
@@ -141,7 +141,7 @@ class History:
         assert isinstance(appended, Appended), appended
 
 
-def over(parked: Parked[T]) -> asyncio.Future[T]:
+def over(parked: Promise[T]) -> asyncio.Future[T]:
     """For asyncio to wait for what is parked."""
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     parked.then(future.set_result)

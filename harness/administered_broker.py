@@ -41,7 +41,7 @@ from oncelog.cluster.zookeeper.session import (
 )
 from oncelog.cluster.zookeeper.watches import Watchers
 from oncelog.cluster.zookeeper.znodes import ControllerZnode, decode_topic, paths
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 
 LISTENER = "PLAINTEXT"
 
@@ -75,7 +75,7 @@ class Spied:
     def session_id(self) -> int:
         return self.client.session_id
 
-    def submit(self, request: Request) -> Parked[Result]:
+    def submit(self, request: Request) -> Promise[Result]:
         self.asked.append(request)
         if self._overtaking is not None and isinstance(request, self._overtaking[0]):
             overtaking, self._overtaking = self._overtaking[1], None
@@ -84,8 +84,8 @@ class Spied:
         if self._failing is None or not isinstance(request, self._failing[0]):
             return answer
         error, self._failing = self._failing[1], None
-        lost: Parked[Result] = Parked()
-        answer.then(lambda _: lost.release(error))
+        lost: Promise[Result] = Promise()
+        answer.then(lambda _: lost.resolve(error))
         return lost
 
     def overtake(self, kind: type[Request], request: Request) -> None:
@@ -170,9 +170,9 @@ class AdministeredBroker:
         self.wait(self.cluster_configs.start())
         self.zookeeper.asked.clear()
 
-    def wait(self, parked: Parked[Any]) -> Any:
-        self.world.until(lambda: parked.is_released)
-        return parked.value
+    def wait(self, promise: Promise[Any]) -> Any:
+        self.world.until(lambda: promise.is_resolved)
+        return promise.value
 
     def ask_zookeeper(self, request: Request) -> Result:
         """What the test asks itself: it is not noted."""
@@ -191,7 +191,7 @@ class AdministeredBroker:
         reply = Reply(api, version)
         payload = request_payload(api, version, fields, "tests")
         answer = self._dispatch.receive(self._connection, memoryview(payload))
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             reply.waiting = answer
             answer.then(reply.take)
         else:

@@ -14,7 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.memory_disk import CuttingDisk, MemoryFile
 from harness.wire import parse, request_payload
 from oncelog.broker import BrokerCore, Endpoint, Environment
-from oncelog.coordination import Parked, Task
+from oncelog.coordination import Promise, Task
 from oncelog.environment import DiskError, Syncable
 
 DIRECTORY = "/data"
@@ -151,8 +151,8 @@ class ClientConnection:
         self.number = self.peer_port = next(self.numbers)
         self.closed: str | None = None
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
-        return Parked.ready(max(most_bytes, least_bytes))
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
+        return Promise.ready(max(most_bytes, least_bytes))
 
     def close(self, reason: str | None = None) -> None:
         self.closed = reason or ""
@@ -166,7 +166,7 @@ class Reply:
         self._version = version
         self.message: Any = None
         self.came = False
-        self.waiting: Parked[Any] | None = None
+        self.waiting: Promise[Any] | None = None
 
     def end(self) -> None:
         """What a connection does with a request that waits when it is closed."""
@@ -218,7 +218,7 @@ class BrokerInMemory:
         reply = Reply(api, version)
         payload = request_payload(api, version, fields, self.client_id)
         answer = self.core.receive(self.connection, memoryview(payload))
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             reply.waiting = answer
             answer.then(reply.take)
         else:

@@ -36,7 +36,7 @@ from oncelog.cluster.zookeeper.znodes import (
     encode_controller_epoch,
     paths,
 )
-from oncelog.coordination import Flow, Parked, start
+from oncelog.coordination import Flow, Promise, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.cluster.zookeeper import SimulatedEnsemble, SimulatedZooKeeper
@@ -132,9 +132,9 @@ class ClusterInMemory:
     def take(self, flow: Flow[Any]) -> Any:
         return self.wait(start(flow))
 
-    def wait(self, parked: Parked[Any]) -> Any:
-        self.until(lambda: parked.is_released)
-        return parked.value
+    def wait(self, promise: Promise[Any]) -> Any:
+        self.until(lambda: promise.is_resolved)
+        return promise.value
 
     # --- brokers
 
@@ -170,14 +170,14 @@ class ClusterInMemory:
         """The answer to a request."""
         return self.wait(self.send(broker_id, body, timeout_ms))
 
-    def send(self, broker_id: int, body: Any, timeout_ms: float = 60_000) -> Parked[Any]:
+    def send(self, broker_id: int, body: Any, timeout_ms: float = 60_000) -> Promise[Any]:
         """Over a connection of its own: a broker serves one request of a connection at a time."""
         channel = self.channel(broker_id)
         answer = self.send_on(channel, body, timeout_ms)
         answer.then(lambda _: channel.close())
         return answer
 
-    def send_on(self, channel: Channel, body: Any, timeout_ms: float = 60_000) -> Parked[Any]:
+    def send_on(self, channel: Channel, body: Any, timeout_ms: float = 60_000) -> Promise[Any]:
         return start(channel.ask(body.__api_key__, body.__version__, body, timeout_ms))
 
     def channel(self, broker_id: int, client_id: str = "tests") -> Channel:
@@ -195,7 +195,7 @@ class ClusterInMemory:
         index: int = 0,
         topic: str = TOPIC,
         timeout_ms: int = 30_000,
-    ) -> Parked[Any]:
+    ) -> Promise[Any]:
         return self.send(broker_id, produce_request(batch, acks=acks, index=index, topic=topic, timeout_ms=timeout_ms))
 
     # --- ZooKeeper
@@ -323,7 +323,7 @@ class PlayedController(PlayedBroker):
         """UpdateMetadata."""
         return self.cluster.wait(self.sends_update(broker_id, *topics, **fields))
 
-    def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
+    def sends_update(self, broker_id: int, *topics: Any, **fields: Any) -> Promise[Any]:
         return self.cluster.send(broker_id, self.update_to(broker_id, *topics, **fields))
 
     def update_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
@@ -336,7 +336,7 @@ class PlayedController(PlayedBroker):
         """LeaderAndIsr."""
         return self.cluster.wait(self.sends_order(broker_id, *topics, **fields))
 
-    def sends_order(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
+    def sends_order(self, broker_id: int, *topics: Any, **fields: Any) -> Promise[Any]:
         return self.cluster.send(broker_id, self.order_to(broker_id, *topics, **fields))
 
     def order_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:
@@ -349,7 +349,7 @@ class PlayedController(PlayedBroker):
         """StopReplica."""
         return self.cluster.wait(self.sends_stop(broker_id, *topics, **fields))
 
-    def sends_stop(self, broker_id: int, *topics: Any, **fields: Any) -> Parked[Any]:
+    def sends_stop(self, broker_id: int, *topics: Any, **fields: Any) -> Promise[Any]:
         return self.cluster.send(broker_id, self.stop_to(broker_id, *topics, **fields))
 
     def stop_to(self, broker_id: int, *topics: Any, **fields: Any) -> Any:

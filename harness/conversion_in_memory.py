@@ -14,7 +14,7 @@ from oncelog.broker import BrokerCore, Settings
 from oncelog.broker.storage.journal import FILE_NAME
 from oncelog.cluster.conversion import Converted, convert, read_left_alone
 from oncelog.cluster.zookeeper.session import Request, Result
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.log import LogDirectories
 from oncelog.simulation.broker_node import BrokerNode
 from oncelog.simulation.cluster.zookeeper import SimulatedZooKeeper
@@ -53,7 +53,7 @@ class AskedBroker:
     def send(self, api: str, version: int, **fields: Any) -> Reply:
         reply = Reply(api, version)
         answer = self.core.receive(self._connection, memoryview(request_payload(api, version, fields, "tests")))
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             answer.then(reply.take)
         else:
             reply.take(answer)
@@ -73,7 +73,7 @@ class Operator:
         self.requests = 0
         self._disturb = world.disturb
 
-    def submit(self, request: Request) -> Parked[Result]:
+    def submit(self, request: Request) -> Promise[Result]:
         self.requests += 1
         if self._requests_left is not None and self.requests > self._requests_left:
             raise ProcessEndedError(self.process.node)
@@ -139,7 +139,7 @@ class ConversionInMemory(ClusterInMemory):
         try:
             directories = LogDirectories(self.disk, self.directories, FILE_NAME)
             done = start(convert(read_left_alone(self.disk, directories, Settings(given)), operator))
-            while not done.is_released:
+            while not done.is_resolved:
                 assert self.queue.step(self.queue.now_ms + 60_000) is not None, "nothing is left to wait for"
                 if self.errors:
                     raise self.errors.pop()
@@ -154,7 +154,7 @@ class ConversionInMemory(ClusterInMemory):
             self.network.process_ended(operator.process, silently=False)
             self.disk.operations_left = None
             if directories is not None:
-                directories.release()
+                directories.resolve()
 
     def data(self, path: str) -> bytes | None:
         """What ZooKeeper has there; None if there is no such node."""

@@ -25,7 +25,7 @@ from oncelog.broker.coordinators.known_brokers import (
 )
 from oncelog.broker.coordinators.markers import marker_errors, markers_request
 from oncelog.broker.storage.partition import Partition
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.log import Appended, Origin
 from oncelog.records import batches
 from oncelog.wire import ErrorCode, encode
@@ -42,7 +42,7 @@ class SentMarkers:
         self.sender = sender
         self.receiver = receiver
         self.markers = tuple(markers)
-        self.answer: Parked[MarkerErrors | None] = Parked()
+        self.answer: Promise[MarkerErrors | None] = Promise()
 
 
 class _OneOfMany:
@@ -67,7 +67,7 @@ class BrokersInMemory:
         self.leaders: dict[Key, Leader] = {}
         self.epochs: dict[Key, int] = {}
         self.sent: list[SentMarkers] = []
-        self.uncommitted: dict[Key, list[Parked[ErrorCode]]] = {}
+        self.uncommitted: dict[Key, list[Promise[ErrorCode]]] = {}
         self.held_back: set[Key] = set()
         self.untold: set[Key] = set()
         """There are these partitions, and no broker was told of them."""
@@ -96,8 +96,8 @@ class BrokersInMemory:
         for node_id, broker in enumerate(self.brokers):
             if topic in COORDINATED and node_id != leader and node_id not in self.unaware:
                 self.elections(broker, topic).resigned(index, epoch)
-        for parked in self.uncommitted.pop(key, ()):
-            parked.release(ErrorCode.not_leader_or_follower)
+        for promise in self.uncommitted.pop(key, ()):
+            promise.resolve(ErrorCode.not_leader_or_follower)
         if topic in COORDINATED and isinstance(leader, int):
             self.elections(self.brokers[leader], topic).elected(index, epoch)
         for broker in self.brokers:
@@ -156,19 +156,19 @@ class BrokersInMemory:
             then(marker_errors(parse("write_txn_markers", MARKERS_VERSION, frame[4:])))
 
         answer = core.receive(self.brokers[sent.receiver].connection, memoryview(payload))
-        answer.then(answered) if isinstance(answer, Parked) else answered(answer)
+        answer.then(answered) if isinstance(answer, Promise) else answered(answer)
 
     def carry(self, *, answers: bool = True, arrives: bool = True) -> None:
         """Carry all that is on its way now; without `answers` the connection breaks after it `arrives`, or before."""
         on_their_way, self.sent = self.sent, []
         for sent in on_their_way:
             if not arrives:
-                sent.answer.release(None)
+                sent.answer.resolve(None)
             elif answers:
-                self.receive(sent, sent.answer.release)
+                self.receive(sent, sent.answer.resolve)
             else:
                 self.receive(sent, lambda _: None)
-                sent.answer.release(None)
+                sent.answer.resolve(None)
         self.settle()
 
     def run(self) -> None:
@@ -188,8 +188,8 @@ class BrokersInMemory:
     def commit(self, key: Key) -> None:
         """The in-sync replicas have what the leader has."""
         self.held_back.discard(key)
-        for parked in self.uncommitted.pop(key, ()):
-            parked.release(ErrorCode.none)
+        for promise in self.uncommitted.pop(key, ()):
+            promise.resolve(ErrorCode.none)
 
 
 class _View:
@@ -202,8 +202,8 @@ class _View:
         self._brokers = brokers
         self._node_id = node_id
 
-    def is_gone(self, topic: str, index: int) -> Parked[bool]:
-        return Parked.ready((topic, index) not in self._brokers.untold)
+    def is_gone(self, topic: str, index: int) -> Promise[bool]:
+        return Promise.ready((topic, index) not in self._brokers.untold)
 
     def leader_of(self, topic: str, index: int) -> Leader:
         if (topic, index) in self._brokers.untold:
@@ -219,17 +219,17 @@ class _View:
             return None
         return self._brokers.partition(self._node_id, (topic, index))
 
-    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Promise[MarkerErrors | None]:
         sent = SentMarkers(self._node_id, node_id, markers)
         self._brokers.sent.append(sent)
         return sent.answer
 
-    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Promise[ErrorCode]:
         key = (partition.topic, partition.index)
         if self._brokers.leaders[key] != self._node_id:
-            return Parked.ready(ErrorCode.not_leader_or_follower)
+            return Promise.ready(ErrorCode.not_leader_or_follower)
         if key not in self._brokers.held_back:
-            return Parked.ready(ErrorCode.none)
-        parked: Parked[ErrorCode] = Parked()
-        self._brokers.uncommitted.setdefault(key, []).append(parked)
-        return parked
+            return Promise.ready(ErrorCode.none)
+        promise: Promise[ErrorCode] = Promise()
+        self._brokers.uncommitted.setdefault(key, []).append(promise)
+        return promise

@@ -9,7 +9,7 @@ from harness.memory_disk import MemoryDisk
 from oncelog.broker.coordinators.loading import JournalState
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.truncating import begin_logs_again, truncate_logs
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import DiskError
 from oncelog.log import (
     NO_LEADER_EPOCH,
@@ -93,7 +93,7 @@ class ReplicaOnMemoryDisk:
     def _survives(self, error: DiskError) -> bool:
         raise error
 
-    def write(self) -> Parked[None]:
+    def write(self) -> Promise[None]:
         """Write the checkpoints."""
         log = self.log
         own = OwnCheckpoint(0, {KEY: log.digest()}, {}, {KEY: log.files.gaps_below} if log.files.gaps_below else {})
@@ -102,17 +102,17 @@ class ReplicaOnMemoryDisk:
             log.durability.recovery_point, log.log_start_offset, log.high_watermark, log.compaction.cleaned_offset
         )
         self.directories.checkpoint({(TOPIC, INDEX): points})()
-        return Parked.ready(None)
+        return Promise.ready(None)
 
     def sync(self) -> None:
         """Make all that is in the log durable, by the write-ahead log if it is little."""
-        assert self.durability.make_durable([self.log]).is_released
+        assert self.durability.make_durable([self.log]).is_resolved
 
     def truncate_to(self, offset: int) -> None:
-        assert start(truncate_logs(self.durability, self, {self.log: offset})).is_released
+        assert start(truncate_logs(self.durability, self, {self.log: offset})).is_resolved
 
     def begin_again_at(self, offset: int) -> None:
-        assert start(begin_logs_again(self.durability, self, {self.log: offset})).is_released
+        assert start(begin_logs_again(self.durability, self, {self.log: offset})).is_resolved
 
     def crash(self) -> None:
         self.disk.crash()

@@ -12,7 +12,7 @@ from harness.broker_in_memory import ClientConnection, Reply
 from harness.cluster_in_memory import ClusterInMemory
 from harness.wire import request_payload
 from oncelog.broker import BrokerCore
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import BrokerNetwork, Link, LinkListener
 from oncelog.simulation.cluster.member_node import MemberNode
 from oncelog.simulation.disk import SimulatedDisk
@@ -125,7 +125,7 @@ class RunningCluster(ClusterInMemory):
         reply = Reply(api, version)
         payload = request_payload(api, version, fields, "tests")
         answer = self.core(broker_id).receive(self._connection, memoryview(payload))
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             reply.waiting = answer
             answer.then(reply.take)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.broker_in_memory import ClientConnection
 from harness.cluster_in_memory import ClusterInMemory
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import decode_answer, encode_request, message_class, read_answer_header
 
 CORRELATION_ID = 7
@@ -32,7 +32,7 @@ class Stranger:
         return self._cluster.core(broker_id).receive(self.connection, frame[4:])
 
     def answer(self, body: Any, came: Any) -> Any:
-        chunks = self._cluster.wait(came) if isinstance(came, Parked) else came
+        chunks = self._cluster.wait(came) if isinstance(came, Promise) else came
         if chunks is None:
             return None
         answer = memoryview(b"".join(chunks))[4:]

@@ -10,7 +10,7 @@ from random import Random
 from harness.relay import Relay
 from harness.zookeeper import ZooKeeperEnsemble
 from oncelog.cluster.zookeeper.session import Request, Result, Watched, ZooKeeper, ZooKeeperSessionState
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.server.clock import RealClock
 from oncelog.server.zookeeper import RealZooKeeper, parse_ensemble
@@ -63,9 +63,9 @@ class World(ABC):
     def ask(self, client: ZooKeeper, request: Request) -> Result:
         return self.wait(client.submit(request))
 
-    def wait(self, parked: Parked[Result]) -> Result:
-        self.until(lambda: parked.is_released)
-        return parked.value
+    def wait(self, promise: Promise[Result]) -> Result:
+        self.until(lambda: promise.is_resolved)
+        return promise.value
 
     @abstractmethod
     def new_client(self) -> ZooKeeper: ...

@@ -230,7 +230,7 @@ def _lookups() -> Iterator[str]:
                 and node.name not in ("__iter__", "__getitem__")
             ):
                 returned = names_in(node.returns)
-                if returned & LOOKED_UP_TYPES and not returned & {"Parked", "Task"}:
+                if returned & LOOKED_UP_TYPES and not returned & {"Promise", "Task"}:
                     yield node.name
 
 

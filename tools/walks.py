@@ -21,7 +21,7 @@ from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedContr
 from harness.cluster_messages import fetch_request, led, produce_request, records
 from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV2, ProducerInMemory, make_topic
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import encode_request
 
 SOURCE = Path(oncelog.__file__).parent
@@ -130,7 +130,7 @@ def _traced_in_cluster(cluster: ClusterInMemory, body: Any) -> Walk:
     walk.begin()
     try:
         answer = cluster.core(LEADER).receive(ClientConnection(), frame[4:])
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             answer.then(lambda _: walk.end())
             cluster.wait(answer)
     finally:

@@ -22,7 +22,7 @@ from oncelog.broker.authentication import (
     SaslAuthenticator,
     SaslState,
 )
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.security.plain import plain_message
 from oncelog.security.scram import ScramCredential, scram
 from oncelog.security.values import PlainLogin, Scram, ScramLogin, Secret
@@ -39,7 +39,7 @@ class Users:
 
     def __init__(self, known: Mapping[tuple[Scram, str], ScramCredential]) -> None:
         self._known = known
-        self.until: Parked[None] = Parked.ready(None)
+        self.until: Promise[None] = Promise.ready(None)
 
     async def credential(self, mechanism: Scram, username: str) -> ScramCredential | None:
         await self.until
@@ -74,7 +74,7 @@ class Situation:
 
     def ask(self, api: str, version: int, **fields: Any) -> Any:
         answer = self.send(api, version, **fields)
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             answer = answer.value
         return parse(api, version, b"".join(bytes(chunk) for chunk in answer)[4:])
 
@@ -107,7 +107,7 @@ def test_wrong_password_is_told_after_a_while_and_then_the_connection_ends() -> 
     situation.handshake("PLAIN")
     answer = situation.send("sasl_authenticate", 2, auth_bytes=WRONG)
     situation.clock.advance(DELAY_MS - 1)
-    assert not answer.is_released
+    assert not answer.is_resolved
     situation.clock.advance(1)
     told = parse("sasl_authenticate", 2, b"".join(bytes(chunk) for chunk in answer.value)[4:])
     assert told.error_code is ErrorCode.sasl_authentication_failed
@@ -123,8 +123,8 @@ def test_what_follows_a_refusal_is_not_served() -> None:
     situation.send("sasl_authenticate", 2, auth_bytes=WRONG)
     for api, version, fields in (("sasl_authenticate", 2, {"auth_bytes": RIGHT}), ("api_versions", 0, {})):
         answer = situation.send(api, version, **fields)
-        assert isinstance(answer, Parked)
-        assert not answer.is_released
+        assert isinstance(answer, Promise)
+        assert not answer.is_resolved
     assert situation.completed == []
 
 
@@ -161,13 +161,13 @@ def test_who_scram_refuses_is_told_nothing_more(username: str, password: str) ->
 
 def test_a_user_is_looked_up_while_others_are_served() -> None:
     situation = Situation("SCRAM-SHA-256")
-    situation.users.until = Parked()
+    situation.users.until = Promise()
     situation.handshake("SCRAM-SHA-256")
     client = scram(ScramLogin(Scram.SHA_256, ALICE, Secret(PASSWORD)), "nonce")
     answer = situation.send("sasl_authenticate", 1, auth_bytes=next(client))
-    assert not answer.is_released
-    situation.users.until.release(None)
-    assert answer.is_released
+    assert not answer.is_resolved
+    situation.users.until.resolve(None)
+    assert answer.is_resolved
 
 
 def test_mechanism_that_is_not_enabled_is_refused_with_those_that_are() -> None:

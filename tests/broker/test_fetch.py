@@ -14,7 +14,7 @@ from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import MINUTE, TOPIC, TV1, TV2, ProducerInMemory, Protocol, make_topic
 from oncelog.broker import fetching
 from oncelog.broker.fetch_sessions import ALL_EVERY_MS, PARTITION_BYTES, STALE_MS
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.log import PartitionLog
 from oncelog.records import Record, batches, build_batch
 
@@ -257,10 +257,10 @@ class MemoryThatComesLater:
 
     def __init__(self, broker: BrokerInMemory) -> None:
         self.asked: list[tuple[int, int]] = []
-        self.granted: Parked[int] = Parked()
+        self.granted: Promise[int] = Promise()
         broker.connection.reserve = self.reserve  # type: ignore[method-assign]
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
         self.asked.append((most_bytes, least_bytes))
         return self.granted
 
@@ -273,7 +273,7 @@ def test_large_answer_waits_for_its_memory_and_is_as_long_as_there_is(broker: Br
     assert not reply.came
     batch_bytes = memory.asked[0][1]
     assert memory.asked == [(3 * batch_bytes, batch_bytes)]
-    memory.granted.release(2 * batch_bytes)
+    memory.granted.resolve(2 * batch_bytes)
     assert offsets_in(reply.message.responses[0].partitions[0].records) == [0, 1]
 
 
@@ -298,7 +298,7 @@ def test_topic_that_is_deleted_while_its_reader_waits_for_memory_is_unknown(brok
     memory = MemoryThatComesLater(broker)
     reply = send(broker, (0, 0))
     broker.ask("delete_topics", 5, topic_names=[TOPIC], timeout=MINUTE)
-    memory.granted.release(10**6)
+    memory.granted.resolve(10**6)
     assert reply.message.responses[0].partitions[0].error_code is ErrorCode.unknown_topic_or_partition
 
 
@@ -307,7 +307,7 @@ def test_reader_that_leaves_while_it_waits_for_memory_leaves_nothing_behind(brok
     memory = MemoryThatComesLater(broker)
     reply = send(broker, (0, 0))
     reply.end()
-    memory.granted.release(10**6)
+    memory.granted.resolve(10**6)
     assert not reply.came
     assert broker.failures == []
 
@@ -567,17 +567,17 @@ def test_record_that_flush_messages_asks_for_is_read_when_it_is_durable() -> Non
     broker = durable_broker()
     batch = build_batch([Record(None, b"kept", timestamp_ms=broker.clock.now_ms())])
     data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
-    parked = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
+    promise = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
     produced = broker.send("produce", 9, acks=-1, timeout=MINUTE, topic_data=[data])
     assert not produced.came
-    assert not parked.came
+    assert not promise.came
     assert not records_of(send(broker, (0, 0)))
     broker.settle()
     assert produced.came
-    assert records_of(parked)
+    assert records_of(promise)
     broker.disk.crash()
     broker.restart()
-    assert records_of(send(broker, (0, 0))) == records_of(parked)
+    assert records_of(send(broker, (0, 0))) == records_of(promise)
 
 
 @pytest.mark.parametrize("protocol", [TV1, TV2], ids=["TV1", "TV2"])
@@ -598,9 +598,9 @@ def test_flush_messages_that_asks_for_less_lets_readers_go_on() -> None:
     batch = build_batch([Record(None, b"a", timestamp_ms=broker.clock.now_ms())])
     data = {"name": TOPIC, "partition_data": [{"index": 0, "records": batch}]}
     broker.send("produce", 9, acks=1, timeout=MINUTE, topic_data=[data])
-    parked = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
+    promise = send(broker, (0, 0), wait_ms=30_000, min_bytes=1)
     topic = broker.core.topics.named(TOPIC)
     assert topic is not None
-    assert not parked.came
+    assert not promise.came
     broker.core.topics.configure(topic, {"flush.messages": "1000"})
-    assert records_of(parked)
+    assert records_of(promise)

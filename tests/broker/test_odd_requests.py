@@ -13,7 +13,7 @@ from harness.manual_clock import ManualClock
 from harness.transaction_in_memory import GROUP, MINUTE, TV1, TV2, ProducerInMemory, make_topic
 from harness.transaction_in_memory import TOPIC as LEDGER
 from oncelog.broker.config.setting import TEXT_BYTES_MAX
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import WireError
 from tests.broker.storage.test_altering import APPEND, SET, TOPIC, alter
 from tests.chaos.fuzzed_frames import RandomFrames
@@ -42,7 +42,7 @@ def hand_over(broker: BrokerInMemory, request: bytes) -> None:
     except WireError:
         return
     broker.settle()
-    if isinstance(answer, Parked) and answer.is_released:
+    if isinstance(answer, Promise) and answer.is_resolved:
         assert answer.value is None or b"".join(answer.value)
 
 

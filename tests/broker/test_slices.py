@@ -32,8 +32,8 @@ def test_work_goes_on_after_others_were_served():
     clock, taken = TickingClock(), list[str]()
     over = Slices(clock).run(steps("a", 10, taken))
     assert 0 < len(taken) <= SLICE_MS
-    assert not over.is_released
-    while not over.is_released:
+    assert not over.is_resolved
+    while not over.is_resolved:
         before = len(taken)
         clock.advance(1)
         assert len(taken) <= before + SLICE_MS
@@ -44,9 +44,9 @@ def test_one_piece_of_work_comes_after_the_other():
     clock, taken = TickingClock(), list[str]()
     slices = Slices(clock)
     first, second = slices.run(steps("a", 7, taken)), slices.run(steps("b", 7, taken))
-    while not second.is_released:
+    while not second.is_resolved:
         clock.advance(1)
-    assert first.is_released
+    assert first.is_resolved
     assert taken == ["a"] * 7 + ["b"] * 7
 
 
@@ -56,14 +56,14 @@ def test_much_short_work_of_one_moment_is_one_slice():
     slices = Slices(clock)
     works = [slices.run(steps(str(number), 1, taken)) for number in range(20)]
     assert len(taken) <= SLICE_MS
-    while not works[-1].is_released:
+    while not works[-1].is_resolved:
         clock.advance(1)
     assert taken == [str(number) for number in range(20)]
 
 
 def test_where_time_stands_still_all_of_it_is_one_slice():
     taken: list[str] = []
-    assert Slices(ManualClock()).run(steps("a", 1000, taken)).is_released
+    assert Slices(ManualClock()).run(steps("a", 1000, taken)).is_resolved
     assert len(taken) == 1000
 
 

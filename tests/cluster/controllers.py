@@ -16,7 +16,7 @@ from oncelog.cluster.controller.znodes import decode_state, encode_topic
 from oncelog.cluster.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from oncelog.cluster.zookeeper.session import Create, Data, GetData, Watched, ZooKeeper, ZooKeeperSessionState
 from oncelog.cluster.zookeeper.znodes import BrokerZnode, ListenerEndpoint, paths
-from oncelog.coordination import Flow, Parked, start
+from oncelog.coordination import Flow, Promise, start
 from oncelog.simulation.broker_node import SimulatedRandom
 from oncelog.simulation.cluster.zookeeper import SimulatedZooKeeper
 from oncelog.simulation.events import Process, ProcessClock
@@ -97,8 +97,8 @@ class Channel:
         self.is_closed = False
 
     async def ask(self, api_key: int, version: int, body: Any, timeout_ms: float) -> Any:
-        answer: Parked[Any] = Parked()
-        self._node.clock.call_later(0.1, lambda: answer.release(self._answer(api_key, body)))
+        answer: Promise[Any] = Promise()
+        self._node.clock.call_later(0.1, lambda: answer.resolve(self._answer(api_key, body)))
         return await answer
 
     def _answer(self, api_key: int, body: Any) -> Any:
@@ -194,7 +194,7 @@ class SimulatedCluster:
 
     def take(self, flow: Flow[Any]) -> Any:
         task = start(flow)
-        self.until(lambda: task.is_released)
+        self.until(lambda: task.is_resolved)
         return task.value
 
     def settle(self, duration_ms: float = 500) -> None:

@@ -27,7 +27,7 @@ from oncelog.cluster.channel import (
     Failure,
 )
 from oncelog.cluster.messages import CONTROLLED_SHUTDOWN
-from oncelog.coordination import Parked, Task, start
+from oncelog.coordination import Promise, Task, start
 from oncelog.wire import (
     ErrorCode,
     construct,
@@ -98,7 +98,7 @@ class Situation:
         return self.link
 
 
-def failure(task: Parked[Any]) -> Failure:
+def failure(task: Promise[Any]) -> Failure:
     assert isinstance(task.value, ChannelError), task.value
     assert task.value.reason
     return task.value.failure
@@ -391,7 +391,7 @@ def test_answer_that_nobody_waits_for_any_more_is_not_the_next_ones():
     given_up.end()
     task = situation.ask(2)
     link.deliver(shutdown_answer(2, 5))
-    assert not task.is_released
+    assert not task.is_resolved
     link.deliver(shutdown_answer(3, 1))
     assert len(task.value.remaining_partitions) == 1
 
@@ -402,7 +402,7 @@ def test_request_that_nobody_waits_for_any_more_is_not_sent():
     given_up.end()
     situation.link.accept()
     assert asked_brokers(situation.link) == [2]
-    assert not task.is_released
+    assert not task.is_resolved
 
 
 # --- the end
@@ -463,9 +463,9 @@ class Answering(NetworkInMemory):
         link.accept()
         while link.sent:
             answer = self._broker.core.receive(self._broker.connection, memoryview(link.sent.pop(0)))
-            while isinstance(answer, Parked) and not answer.is_released:
+            while isinstance(answer, Promise) and not answer.is_resolved:
                 assert self._broker.disk.take_step(), "nothing is left to wait for"
-            chunks = answer.value if isinstance(answer, Parked) else answer
+            chunks = answer.value if isinstance(answer, Promise) else answer
             link.deliver(b"".join(map(bytes, chunks))[4:])
 
 

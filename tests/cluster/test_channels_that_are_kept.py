@@ -33,11 +33,11 @@ def test_who_waits_for_a_broker_that_is_dead_is_told_so_at_once() -> None:
     for link in network.links:
         link.accept()
     channels.keep({2})
-    assert waiting.is_released
+    assert waiting.is_resolved
     assert isinstance(waiting.value, ChannelError)
     assert waiting.value.failure is Failure.UNKNOWN
     assert [link.is_closed for link in network.links] == [True, False]
-    assert not other.is_released
+    assert not other.is_resolved
 
 
 def test_broker_that_is_alive_again_gets_another_channel() -> None:

@@ -11,7 +11,7 @@ from harness.cluster_in_memory import ClusterInMemory, PlayedBroker, PlayedContr
 from harness.cluster_messages import errors_of, known, led
 from harness.wire import parse, request_payload
 from oncelog.cluster.controller.requests import update_metadata
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import ErrorCode
 
 BROKER, OTHER = 0, 1
@@ -49,7 +49,7 @@ class Told:
         self.connection.listener = listener  # type: ignore[misc]
         payload = request_payload(api, version, fields, "tests")
         answer = self.cluster.core(BROKER).receive(self.connection, memoryview(payload))
-        if isinstance(answer, Parked):
+        if isinstance(answer, Promise):
             answer = self.cluster.wait(answer)
         return parse(api, version, b"".join(bytes(chunk) for chunk in answer)[4:])
 

@@ -232,7 +232,7 @@ def test_an_order_for_an_earlier_life_waits_until_there_is_an_epoch_and_is_refus
     early = leading.controller.sends_order(BROKER, led(BROKER, 1, BOTH), broker_epoch=before)
     cluster.rest(SESSION_TIMEOUT_MS / 2)
     assert cluster.epoch(BROKER) == -1
-    assert not early.is_released
+    assert not early.is_resolved
     assert cluster.wait(early).error_code is STALE
     assert leading.role is ReplicaRole.FOLLOWER
     assert cluster.epoch(BROKER) > before

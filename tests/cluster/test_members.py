@@ -25,7 +25,7 @@ from oncelog.cluster.members import ClusterMembers, Member, MemberEndpoint
 from oncelog.cluster.zookeeper import asking
 from oncelog.cluster.zookeeper.session import Create, GetChildren, GetData, Request, Result, ZooKeeper, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import ErrorCode, message_module
 
 BROKER, OTHER = 0, 1
@@ -82,7 +82,7 @@ def ask_by(monkeypatch: pytest.MonkeyPatch, ask: Callable[[ZooKeeper, Request], 
     [lambda brokers: brokers.is_gone("new", 0), lambda brokers: brokers.deleted_topics({TopicOfOffsets("new", None)})],
 )
 def test_server_that_is_behind_catches_up_before_it_says_that_something_is_gone(
-    members: Known, monkeypatch: pytest.MonkeyPatch, ask_for_it: Callable[[KnownBrokers], Parked[Any]]
+    members: Known, monkeypatch: pytest.MonkeyPatch, ask_for_it: Callable[[KnownBrokers], Promise[Any]]
 ) -> None:
     """ "ZooKeeper does not guarantee that at every instance in time, two different clients will have identical views of ZooKeeper
     data" (Programmer's Guide, Consistency Guarantees).
@@ -158,7 +158,7 @@ def test_what_a_coordinator_has_written_is_committed_when_every_replica_has_it(m
     members.cluster.wait(members.cluster.produce(BROKER, records(b"a"), acks=1))
     committed = members.brokers.committed(members.cluster.partition(BROKER))
     members.cluster.rest(500)
-    assert not committed.is_released
+    assert not committed.is_resolved
     members.cluster.ask(BROKER, fetch_request(OTHER, 1, leader_epoch=0))
     assert members.cluster.wait(committed) is NONE
 

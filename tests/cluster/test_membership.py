@@ -69,7 +69,7 @@ def test_a_session_that_ends_during_a_start_is_followed_by_another() -> None:
     assert core.metadata.membership is not None
     found = start(core.metadata.membership.cluster_id("of another cluster"))
     cluster.ensemble.expire(core.metadata.zookeeper.session_id)
-    cluster.until(lambda: found.is_released)
+    cluster.until(lambda: found.is_resolved)
     assert found.value == core.cluster_id
 
 
@@ -117,7 +117,7 @@ def test_who_need_not_hand_over_asks_nobody() -> None:
     cluster = ClusterInMemory(BROKER, controlled_shutdown_enable="false")
     controller = PlayedController(cluster)
     controller.starts(BROKER)
-    assert cluster.core(BROKER).hand_over().is_released
+    assert cluster.core(BROKER).hand_over().is_resolved
     assert controller.asked(CONTROLLED_SHUTDOWN) == []
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from harness.cluster_in_memory import ClusterInMemory
 from oncelog.broker import BrokerCore
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import WireError, construct, message_module
 from tests.chaos.fuzzed_cluster_frames import RandomClusterFrames, between_brokers, of_clients
 from tests.chaos.fuzzed_frames import TOPICS
@@ -31,8 +31,8 @@ class Peer:
     principal = None
     peer_host = "anybody"
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
-        return Parked.ready(max(most_bytes, least_bytes))
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
+        return Promise.ready(max(most_bytes, least_bytes))
 
     def close(self, reason: str | None = None) -> None:
         pass

@@ -297,7 +297,7 @@ def test_commit_that_others_do_not_get_in_time_is_answered_and_its_offset_told_o
     in_transaction = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
     cluster.rest(1_900)
     assert not committed.came
-    assert not in_transaction.is_released
+    assert not in_transaction.is_resolved
     cluster.rest(200)
     assert committed.message.topics[0].partitions[0].error_code is ErrorCode.coordinator_not_available
     assert in_transaction.value == (ErrorCode.coordinator_not_available,)
@@ -349,7 +349,7 @@ def test_end_of_a_transaction_that_others_do_not_have_yet_is_not_told(committed)
     core = cluster.core(world.coordinator)
     wanted = OffsetToCommit("t", core.topics.named("t").topic_id, 0, 10)
     added = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
-    cluster.until(lambda: added.is_released)
+    cluster.until(lambda: added.is_resolved)
     world.hold(*world.others)
     home = core.topics.partition(CONSUMER_OFFSETS, core.offsets.partition_for(group.name))
     assert core.transactions.markers.write(home, 7, 0, 0, 0, committed=committed) is NONE

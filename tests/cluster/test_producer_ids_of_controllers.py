@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.cluster.zookeeper.session import Data, GetData, Multi, SetData, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import ProducerIdBlock, decode_producer_id_block, paths
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.wire import ErrorCode
 from tests.cluster.controllers import SimulatedCluster
 
@@ -30,7 +30,7 @@ class HeldBlocks:
     def submit(self, request):
         if not self.is_holding or not _writes_block(request):
             return self._client.submit(request)
-        held = Parked()
+        held = Promise()
         self._held.append((request, held))
         return held
 
@@ -39,7 +39,7 @@ class HeldBlocks:
         self.is_holding = False
         for request, held in self._held:
             result = self._client.submit(request)
-            result.then(lambda it, held=held: held.release(it if is_answered else ZooKeeperError.CONNECTION_LOSS))
+            result.then(lambda it, held=held: held.resolve(it if is_answered else ZooKeeperError.CONNECTION_LOSS))
         self._held.clear()
 
 
@@ -81,10 +81,10 @@ def asked_for(cluster, node, broker_id: int):
 def test_block_is_not_given_out_before_zookeeper_has_it(cluster, node):
     asked = asked_for(cluster, node, 2)
     cluster.settle(10_000)
-    assert not asked.is_released
+    assert not asked.is_resolved
     assert last_block(cluster) is None
     node.zookeeper.let_go()
-    cluster.until(lambda: asked.is_released)
+    cluster.until(lambda: asked.is_resolved)
     assert asked.value == last_block(cluster) == ProducerIdBlock(2, 0, 999)
 
 
@@ -94,14 +94,14 @@ def test_block_that_another_broker_has_taken_meanwhile_is_not_given_out(cluster,
     theirs = ProducerIdBlock(1, 0, 999)
     cluster.world.ask(cluster.client, SetData(paths.PRODUCER_ID_BLOCK, theirs.encode(), 0))
     node.zookeeper.let_go()
-    cluster.until(lambda: asked.is_released)
+    cluster.until(lambda: asked.is_resolved)
     assert asked.value == last_block(cluster) == ProducerIdBlock(2, 1000, 1999)
 
 
 def test_block_of_which_nobody_heard_that_zookeeper_has_it_is_not_given_out_twice(cluster, node):
     asked = asked_for(cluster, node, 2)
     node.zookeeper.let_go(is_answered=False)
-    cluster.until(lambda: asked.is_released)
+    cluster.until(lambda: asked.is_resolved)
     given = cluster.take(node.controller.allocate_producer_ids(1, cluster.brokers[1].epoch))
     assert not set(range(asked.value.first, asked.value.last + 1)) & set(range(given.first, given.last + 1))
     assert last_block(cluster) == given
@@ -117,6 +117,6 @@ def test_controller_that_was_replaced_gives_out_no_block_of_its_successor(cluste
     given = cluster.take(second.controller.allocate_producer_ids(1, cluster.brokers[1].epoch))
     assert node.controller.is_active
     node.zookeeper.let_go()
-    cluster.until(lambda: asked.is_released)
+    cluster.until(lambda: asked.is_resolved)
     assert asked.value is ErrorCode.not_controller
     assert last_block(cluster) == given == ProducerIdBlock(1, 0, 999)

@@ -38,7 +38,7 @@ class Registered:
         return client, Registration(client, self.world.clock, PATH, ENTRY)
 
     def wait(self, task: Task[None]) -> None:
-        self.world.until(lambda: task.is_released)
+        self.world.until(lambda: task.is_resolved)
 
     @property
     def entry(self) -> Data | None:
@@ -73,7 +73,7 @@ def test_an_entry_of_an_earlier_life_is_waited_for_until_its_session_ends(regist
     _, registration = registered.begin()
     waiting = start(registration.register())
     registered.world.rest(10 * SESSION_TIMEOUT_MS)
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     assert registration.epoch == NO_EPOCH
     registered.expire(before)
     registered.wait(waiting)
@@ -158,5 +158,5 @@ def test_renewing_leaves_the_entry_of_another_session_alone(registered: Register
     entry = registered.entry
     assert entry is not None
     assert entry.stat.ephemeral_owner == other.session_id
-    assert not renewing.is_released
+    assert not renewing.is_resolved
     assert ZooKeeperSessionState.EXPIRED not in registered.world.heard[other].states

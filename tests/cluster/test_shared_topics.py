@@ -212,7 +212,7 @@ def test_replica_of_a_topic_that_was_deleted_while_nobody_told_stays_without_a_n
     assert told.topics.with_id(TOPIC_ID) is not None
     assert told.topics.replica(TOPIC, 0) is replica is not None
     assert told.topics.version > version
-    assert heard.is_released
+    assert heard.is_resolved
     assert {*gone} == {TOPIC_ID}
     assert told.paths() == [f"{TOPIC}-0", f"{TOPIC}-1"]
 
@@ -247,12 +247,12 @@ def test_who_waits_for_a_name_hears_of_it_and_of_its_end(told: Told) -> None:
     made = told.topics.announcement_of(TOPIC)
     assert made is told.topics.announcement_of(TOPIC)
     told.topics.learn("another", SECOND_ID, {0: LED_BY_OTHER})
-    assert not made.is_released
+    assert not made.is_resolved
     told.topics.learn(TOPIC, TOPIC_ID, {0: LED_BY_OTHER})
-    assert made.is_released
+    assert made.is_resolved
     gone = told.topics.announcement_of(TOPIC)
     told.topics.learn(TOPIC, TOPIC_ID, {0: GONE})
-    assert gone.is_released
+    assert gone.is_resolved
 
 
 def test_the_version_counts_what_changes_which_partitions_there_are(told: Told) -> None:
@@ -326,5 +326,5 @@ def test_a_replica_that_is_left_on_its_way_out_is_waited_for(told: Told) -> None
         lambda: told.topics.partition(TOPIC, 0) is None or told.cluster.partition(0).role is ReplicaRole.LEAVING
     )
     assert told.order(topic_id=SECOND_ID) == [NONE, NONE]
-    assert leaving.is_released
+    assert leaving.is_resolved
     assert told.cluster.partition(BROKER).log.log_end_offset == 0

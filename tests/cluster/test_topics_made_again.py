@@ -356,7 +356,7 @@ def test_offset_of_a_deleted_topic_does_not_outlive_the_transaction_that_was_to_
     core = cluster.core(after)
     wanted = OffsetToCommit(TOPIC, core.topics.named(TOPIC).topic_id, 0, 3)
     answered = start(core.offsets.commit_in_transaction(group.name, ANYONE, [wanted], (7, 0)))
-    cluster.until(lambda: answered.is_released)
+    cluster.until(lambda: answered.is_resolved)
     cluster.rest(1_000)
     home = core.offsets.partition_for(group.name)
     of_old_topic = core.offsets.coordinator.offsets.of_group(group.name)[TOPIC, 0]

@@ -21,7 +21,7 @@ from harness.cluster_messages import (
     produced,
     records,
 )
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import ErrorCode, construct, message_module
 
 BROKER, COORDINATOR = 0, 1
@@ -50,11 +50,11 @@ class Written:
     def lead(self, epoch: int, leader: int = BROKER) -> None:
         assert errors_of(self.controller.order(BROKER, led(leader, epoch, (BROKER,)))) == [NONE]
 
-    def write(self, producer: tuple[int, int] = PRODUCER, **fields: Any) -> Parked[Any]:
+    def write(self, producer: tuple[int, int] = PRODUCER, **fields: Any) -> Promise[Any]:
         batch = records(b"a", producer=producer)
         return self.cluster.send(BROKER, produce_request(batch, acks=-1, transactional_id="teller", **fields))
 
-    def written(self, waiting: Parked[Any]) -> ErrorCode:
+    def written(self, waiting: Promise[Any]) -> ErrorCode:
         return produced(self.cluster.wait(waiting))[0]
 
     def until_asked(self) -> None:

@@ -5,43 +5,43 @@ from __future__ import annotations
 import pytest
 
 from harness.manual_clock import ManualClock
-from oncelog.coordination import Parked, Task, start
+from oncelog.coordination import Promise, Task, start
 from oncelog.coordination.deadline import Deadline, pause_range_ms
 
 
-def _waiting(deadline: Deadline, parked: Parked[int]) -> Task[bool]:
-    return start(deadline.until(parked))
+def _waiting(deadline: Deadline, promise: Promise[int]) -> Task[bool]:
+    return start(deadline.until(promise))
 
 
 def test_what_comes_in_time_is_waited_for() -> None:
-    clock, parked = ManualClock(), Parked[int]()
-    waiting = _waiting(Deadline(clock, 100), parked)
+    clock, promise = ManualClock(), Promise[int]()
+    waiting = _waiting(Deadline(clock, 100), promise)
     clock.advance(99)
-    assert not waiting.is_released
-    parked.release(1)
+    assert not waiting.is_resolved
+    promise.resolve(1)
     assert waiting.value is True
 
 
 def test_what_does_not_come_in_time_is_not_waited_for_any_longer() -> None:
-    clock, parked = ManualClock(), Parked[int]()
+    clock, promise = ManualClock(), Promise[int]()
     deadline = Deadline(clock, 100)
-    waiting = _waiting(deadline, parked)
+    waiting = _waiting(deadline, promise)
     clock.advance(100)
     assert waiting.value is False
     assert deadline.is_over
-    parked.release(1)
+    promise.resolve(1)
 
 
 def test_what_is_there_is_there_also_when_the_time_is_over() -> None:
     clock = ManualClock()
     deadline = Deadline(clock, 0)
     clock.advance(1)
-    assert _waiting(deadline, Parked.ready(1)).value is True
-    assert _waiting(deadline, Parked()).value is False
+    assert _waiting(deadline, Promise.ready(1)).value is True
+    assert _waiting(deadline, Promise()).value is False
 
 
 def test_several_things_are_waited_for_until_one_moment() -> None:
-    clock, first, second = ManualClock(), Parked[int](), Parked[int]()
+    clock, first, second = ManualClock(), Promise[int](), Promise[int]()
     deadline = Deadline(clock, 100)
 
     async def both() -> tuple[bool, bool]:
@@ -49,7 +49,7 @@ def test_several_things_are_waited_for_until_one_moment() -> None:
 
     waiting = start(both())
     clock.advance(60)
-    first.release(1)
+    first.resolve(1)
     clock.advance(40)
     assert waiting.value == (True, False)
 

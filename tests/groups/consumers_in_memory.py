@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.groups import (
     ConsumerLimits,
     GroupCoordinator,
@@ -87,7 +87,7 @@ class ConsumersInMemory:
 
     def beat(self, member_id: str, epoch: int, **more: Any) -> HeartbeatAnswer:
         request = HeartbeatRequest(GROUP, member_id, epoch, **more)
-        reply: Parked[HeartbeatAnswer] = Parked()
+        reply: Promise[HeartbeatAnswer] = Promise()
         members = self.coordinator.members
         self._carry_out(lambda: members.consumer_heartbeat(request, reply, self.now, self._uuids))
         return reply.value
@@ -99,8 +99,8 @@ class ConsumersInMemory:
         for due in decision.answer:
             due.give()
 
-    def classic_join(self, member_id: str, instance_id: str | None = None, *topics: str) -> Parked[JoinAnswer]:
-        reply: Parked[JoinAnswer] = Parked()
+    def classic_join(self, member_id: str, instance_id: str | None = None, *topics: str) -> Promise[JoinAnswer]:
+        reply: Promise[JoinAnswer] = Promise()
         protocols = (("range", subscription(*topics)),)
         request = JoinRequest(
             GROUP, member_id, instance_id, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False
@@ -109,14 +109,14 @@ class ConsumersInMemory:
         self._carry_out(lambda: members.join(request, reply, self.now, self._uuids))
         return reply
 
-    def classic_sync(self, member_id: str, generation: int) -> Parked[SyncAnswer]:
-        reply: Parked[SyncAnswer] = Parked()
+    def classic_sync(self, member_id: str, generation: int) -> Promise[SyncAnswer]:
+        reply: Promise[SyncAnswer] = Promise()
         request = SyncRequest(GROUP, member_id, None, generation)
         self._carry_out(lambda: self.coordinator.members.sync(request, reply, self.now))
         return reply
 
     def classic_leave(self, member_id: str) -> None:
-        reply: Parked[LeaveAnswer] = Parked()
+        reply: Promise[LeaveAnswer] = Promise()
         self._carry_out(lambda: self.coordinator.members.leave(GROUP, (Leaving(member_id),), reply, self.now))
 
     def classic_heartbeat(self, member_id: str, generation: int) -> ErrorCode:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
-from oncelog.coordination import Decision, Parked
+from oncelog.coordination import Decision, Promise
 from oncelog.groups import (
     GroupCoordinator,
     GroupRecord,
@@ -35,7 +35,7 @@ RANGE = (("range", subscription("t")),)
 
 
 class GroupInMemory:
-    """Answers come as Parked values: `.is_released` says whether they are there."""
+    """Answers come as Promise values: `.is_resolved` says whether they are there."""
 
     def __init__(self, **limits: int) -> None:
         self._limits = MembershipLimits(**limits)
@@ -57,8 +57,8 @@ class GroupInMemory:
         needs_member_id: bool = False,
         may_skip_assignment: bool = True,
         client_id: str = "client",
-    ) -> Parked[JoinAnswer]:
-        reply: Parked[JoinAnswer] = Parked()
+    ) -> Promise[JoinAnswer]:
+        reply: Promise[JoinAnswer] = Promise()
         request = JoinRequest(
             GROUP,
             member_id,
@@ -82,8 +82,8 @@ class GroupInMemory:
         generation: int,
         assignments: Mapping[str, bytes] | None = None,
         instance_id: str | None = None,
-    ) -> Parked[SyncAnswer]:
-        reply: Parked[SyncAnswer] = Parked()
+    ) -> Promise[SyncAnswer]:
+        reply: Promise[SyncAnswer] = Promise()
         request = SyncRequest(GROUP, member_id, instance_id, generation, None, None, dict(assignments or {}))
         self._apply(lambda: self.coordinator.membership.sync(request, reply, self.now), reply, SyncAnswer)
         return reply
@@ -95,7 +95,7 @@ class GroupInMemory:
         return decision.answer
 
     def leave(self, *leaving: Leaving) -> LeaveAnswer:
-        reply: Parked[LeaveAnswer] = Parked()
+        reply: Promise[LeaveAnswer] = Promise()
         membership = self.coordinator.membership
         self._apply(lambda: membership.leave(GROUP, leaving, reply, self.now), reply, LeaveAnswer)
         return reply.value
@@ -119,13 +119,13 @@ class GroupInMemory:
     def _apply(
         self,
         decide: Callable[[], MembershipDecision],
-        reply: Parked[Any] | None = None,
+        reply: Promise[Any] | None = None,
         answer: Callable[[], Any] | None = None,
     ) -> None:
         """Where the log refuses, `answer` with the error is the reply."""
         decision = self._decided(decide)
         if decision.records and self.refuses is not None and reply is not None and answer is not None:
-            reply.release(answer()._replace(error=self.refuses))
+            reply.resolve(answer()._replace(error=self.refuses))
             return
         self.write(*decision.records)
         decision.remember()

@@ -104,10 +104,10 @@ class Consumers(RuleBasedStateMachine):
         member_id = self.classic.get(number, "")
         reply = self.groups.classic_join(member_id, None, *topics)
         self.groups.advance(0)
-        if reply.is_released and reply.value.error is ErrorCode.none:
+        if reply.is_resolved and reply.value.error is ErrorCode.none:
             self.classic[number] = reply.value.member_id
             self.groups.classic_sync(reply.value.member_id, reply.value.generation)
-        elif reply.is_released:
+        elif reply.is_resolved:
             self.classic.pop(number, None)
 
     @rule(number=MEMBERS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.groups.classic import GroupAnswer, JoinAnswer, LeaveAnswer, PendingResponse, SyncAnswer
 from oncelog.groups.consumer import HeartbeatAnswer
 from oncelog.wire import ErrorCode
@@ -19,7 +19,7 @@ HEARD = HeartbeatAnswer(member_id="m", member_epoch=4)
 
 @pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, HEARD], ids=lambda answer: type(answer).__name__)
 def test_answer_of_what_was_not_recorded_differs_in_its_error_alone(answer: GroupAnswer) -> None:
-    reply: Parked[Any] = Parked()
+    reply: Promise[Any] = Promise()
     PendingResponse(reply, answer).give(ErrorCode.not_coordinator)
     told = reply.value
     assert told.error is ErrorCode.not_coordinator
@@ -29,6 +29,6 @@ def test_answer_of_what_was_not_recorded_differs_in_its_error_alone(answer: Grou
 
 @pytest.mark.parametrize("answer", [JOINED, SYNCED, LEFT, HEARD], ids=lambda answer: type(answer).__name__)
 def test_answer_of_what_was_recorded_is_given_as_it_is(answer: GroupAnswer) -> None:
-    reply: Parked[GroupAnswer] = Parked()
+    reply: Promise[GroupAnswer] = Promise()
     PendingResponse(reply, answer).give()
     assert reply.value is answer

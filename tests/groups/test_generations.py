@@ -81,7 +81,7 @@ def test_who_waits_for_a_generation_hears_that_its_instance_has_another_member()
     group = GroupInMemory()
     leader, _ = group.stable("i", "j")
     waiting = group.join(leader, instance_id="i")
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     group.join(instance_id="i")
     assert waiting.value.error is ErrorCode.fenced_instance_id
 

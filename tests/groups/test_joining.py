@@ -17,7 +17,7 @@ def test_id_that_nobody_comes_back_with_is_forgotten_after_the_session_timeout()
     answer = group.join(needs_member_id=True).value
     assert answer.error is ErrorCode.member_id_required
     group.advance(SESSION_MS - 1)
-    assert not group.join(answer.member_id).is_released
+    assert not group.join(answer.member_id).is_resolved
     other = group.join(needs_member_id=True).value
     group.advance(SESSION_MS)
     assert group.join(other.member_id).value.error is ErrorCode.unknown_member_id
@@ -28,7 +28,7 @@ def test_rebalance_waits_for_whoever_has_an_id_and_is_not_back_yet() -> None:
     (leader,) = group.stable()
     pending = group.join(needs_member_id=True).value.member_id
     again = group.join(leader)
-    assert not again.is_released
+    assert not again.is_resolved
     coming = group.join(pending)
     assert again.value.generation == coming.value.generation == 2
 
@@ -64,7 +64,7 @@ def test_new_member_that_is_not_heard_of_for_five_minutes_is_let_go() -> None:
     for _ in range(60):
         group.advance(4_999)
         assert group.heartbeat(leader, 1) is ErrorCode.rebalance_in_progress
-    assert not coming.is_released
+    assert not coming.is_resolved
     group.advance(4_999)
     assert (coming.value.error, coming.value.member_id) == (ErrorCode.unknown_member_id, "")
     assert group.members() == [leader]
@@ -99,7 +99,7 @@ class TestGroupThatIsFull:
     def test_empty_group_takes_in_whoever_comes_first(self) -> None:
         group = GroupInMemory(size_max=1)
         group.leave(Leaving(group.stable()[0]))
-        assert not group.join().is_released
+        assert not group.join().is_resolved
 
     def test_after_a_start_with_a_smaller_limit_the_last_to_come_back_are_left_out(self) -> None:
         group = GroupInMemory()
@@ -126,13 +126,13 @@ class TestMemberThatJoinsAgain:
     def test_with_something_new_it_begins_a_rebalance(self, changes: dict[str, tuple[tuple[str, bytes], ...]]) -> None:
         group = GroupInMemory()
         _, follower = group.stable(None, None)
-        assert not group.join(follower, **changes).is_released
+        assert not group.join(follower, **changes).is_resolved
         assert group.state == "PreparingRebalance"
 
     def test_as_the_leader_it_begins_a_rebalance(self) -> None:
         group = GroupInMemory()
         leader, _ = group.stable(None, None)
-        assert not group.join(leader).is_released
+        assert not group.join(leader).is_resolved
         assert group.state == "PreparingRebalance"
 
     def test_while_the_leader_assigns_the_leader_is_told_again_who_is_there(self) -> None:

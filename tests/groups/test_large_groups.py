@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from harness.group_requests import REBALANCE_MS, SESSION_MS, subscription
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.decision import Draft
 from oncelog.groups.classic import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
 from oncelog.groups.classic.decision_builder import MembershipDecision
@@ -41,8 +41,8 @@ class Members:
 
         return counted
 
-    def join(self, member_id: str = "", topic: str = "t") -> Parked[JoinAnswer]:
-        reply: Parked[JoinAnswer] = Parked()
+    def join(self, member_id: str = "", topic: str = "t") -> Promise[JoinAnswer]:
+        reply: Promise[JoinAnswer] = Promise()
         protocols = (("range", subscription(topic)),)
         request = JoinRequest(
             GROUP, member_id, None, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, needs_member_id=True
@@ -50,8 +50,8 @@ class Members:
         self._carry_out(self.membership.join(request, reply, self.now, lambda: UUID(int=next(self._numbers))))
         return reply
 
-    def sync(self, member_id: str, **assignments: bytes) -> Parked[SyncAnswer]:
-        reply: Parked[SyncAnswer] = Parked()
+    def sync(self, member_id: str, **assignments: bytes) -> Promise[SyncAnswer]:
+        reply: Promise[SyncAnswer] = Promise()
         request = SyncRequest(GROUP, member_id, None, 1, "consumer", "range", assignments)
         self._carry_out(self.membership.sync(request, reply, self.now))
         return reply
@@ -78,7 +78,7 @@ def test_who_joins_and_waits_is_all_that_is_looked_at(monkeypatch: pytest.Monkey
     members.looks = 0
     joins += [members.join(member_id) for member_id in ids[1:]]
     assert members.looks == 0
-    while not joins[0].is_released:
+    while not joins[0].is_resolved:
         members.pass_deadline()
     assert {join.value.generation for join in joins} == {1}
     members.looks = 0
@@ -102,7 +102,7 @@ def test_deadline_that_a_heartbeat_has_moved_is_no_one_s_when_it_passes(monkeypa
     members = Members(monkeypatch)
     member_id = members.join().value.member_id
     join = members.join(member_id)
-    while not join.is_released:
+    while not join.is_resolved:
         members.pass_deadline()
     assert join.value.generation == 1
     members.sync(member_id, **{member_id: b"a"})
@@ -170,7 +170,7 @@ def of_the_consumer_protocol(monkeypatch: pytest.MonkeyPatch) -> tuple[Consumers
 
 def heartbeat(groups: ConsumersInMemory, one: Consumer) -> float:
     """The next deadline after one more heartbeat."""
-    members, reply = groups.coordinator.members, Parked()
+    members, reply = groups.coordinator.members, Promise()
     request = HeartbeatRequest(GROUP, one.member_id, one.epoch, owned=one.owned)
     decision = members.consumer_heartbeat(request, reply, groups.now, lambda: UUID(int=1))
     assert not decision.records

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from harness.group_requests import subscription
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.groups import JoinAnswer, Leaving, SyncAnswer
 from oncelog.groups.classic import ClassicGroup
 from oncelog.groups.classic.state import EMPTY, PREPARING_REBALANCE, STABLE
@@ -32,7 +32,7 @@ class Members(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.group = GroupInMemory(first_delay_ms=0, size_max=6)
-        self.waiting: list[Parked[JoinAnswer] | Parked[SyncAnswer]] = []
+        self.waiting: list[Promise[JoinAnswer] | Promise[SyncAnswer]] = []
         self.known: list[str] = [""]
         self.generations: list[int] = [0]
 
@@ -44,7 +44,7 @@ class Members(RuleBasedStateMachine):
         reply = self.group.join(instance_id=instance_id, protocols=protocols, needs_member_id=needs_member_id)
         self.waiting.append(reply)
         self.known += [member_id for member_id in self.group.members() if member_id not in self.known]
-        if reply.is_released and reply.value.member_id not in self.known:
+        if reply.is_resolved and reply.value.member_id not in self.known:
             self.known.append(reply.value.member_id)
 
     @rule(number=MEMBERS, protocols=PROTOCOLS)

@@ -39,7 +39,7 @@ class TestFirstRebalance:
     def test_without_a_delay_it_is_complete_as_soon_as_time_moves(self) -> None:
         group = GroupInMemory()
         replies = [group.join(), group.join()]
-        assert not any(reply.is_released for reply in replies)
+        assert not any(reply.is_resolved for reply in replies)
         group.advance(0)
         assert [reply.value.generation for reply in replies] == [1, 1]
 
@@ -49,7 +49,7 @@ class TestFirstRebalance:
         group.advance(2999)
         second = group.join()
         group.advance(3000)
-        assert not first.is_released
+        assert not first.is_resolved
         group.advance(1)
         assert first.value.generation == second.value.generation == 1
 
@@ -59,7 +59,7 @@ class TestFirstRebalance:
         for _ in range(6):
             group.advance(1000)
             replies.append(group.join(rebalance_ms=7000))
-            assert not replies[0].is_released
+            assert not replies[0].is_resolved
         group.advance(1000)
         assert {reply.value.generation for reply in replies} == {1}
 
@@ -71,7 +71,7 @@ class TestFirstRebalance:
         assert group.state == "Empty"
         again = group.join()
         group.advance(2999)
-        assert not again.is_released
+        assert not again.is_resolved
         group.advance(1)
         assert again.value.generation == 3
 
@@ -92,7 +92,7 @@ class TestMemberThatDoesNotJoinAgain:
         again = group.join(one)
         keep_alive(group, REBALANCE_MS - 1000, (two, 2))
         group.advance(999)
-        assert not again.is_released
+        assert not again.is_resolved
         group.advance(1)
         assert again.value.generation == 3
         assert group.members() == [one]
@@ -160,7 +160,7 @@ class TestMemberThatDoesNotSync:
         coming, _ = group.join(), group.join(leader)
         waits = group.sync(coming.value.member_id, 2)
         keep_alive(group, REBALANCE_MS - 1000, (leader, 2))
-        assert not waits.is_released, "its session is kept while we keep it waiting"
+        assert not waits.is_resolved, "its session is kept while we keep it waiting"
         group.advance(1000)
         assert waits.value.error is REBALANCE
         assert group.join(coming.value.member_id).value.leader == coming.value.member_id
@@ -190,7 +190,7 @@ class TestMemberThatFallsSilent:
         one, two = group.stable(None, None)
         again = group.join(one)
         keep_alive(group, 3 * SESSION_MS, (two, 2))
-        assert not again.is_released
+        assert not again.is_resolved
         group.join(two)
         assert again.value.error is NONE
         group.advance(SESSION_MS - 1)
@@ -252,7 +252,7 @@ class TestGenerationThatCannotBeStored:
         waits = group.sync(coming.value.member_id, 2)
         group.refuses = told
         assert group.sync(leader, 2, {leader: b"x"}).value.error is told
-        assert not waits.is_released
+        assert not waits.is_resolved
         assert group.state == "CompletingRebalance"
         group.refuses = None
         assert group.sync(leader, 2, {coming.value.member_id: b"y"}).value.error is NONE

@@ -15,7 +15,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from harness.wire import Connection, batch, frame, parse, request_payload
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.server.connection import LENGTH_BYTES
 from oncelog.server.connection import Connection as ConnectionOfBroker
 from oncelog.server.memory import MemoryBudget
@@ -321,7 +321,7 @@ class ClosedTransport:
 def test_answer_to_a_client_that_has_just_gone_is_dropped():
     async def test() -> None:
         loop = asyncio.get_running_loop()
-        later: Parked[list[bytes] | None] = Parked()
+        later: Promise[list[bytes] | None] = Promise()
         bugs: list[BaseException] = []
         memory = MemoryBudget(loop, lambda callback: callback(), 2**28)
         made = ConnectionOfBroker(
@@ -330,8 +330,8 @@ def test_answer_to_a_client_that_has_just_gone_is_dropped():
         made.connection_made(ClosedTransport())  # type: ignore[arg-type]
         made.get_buffer(-1)[:5] = struct.pack(">ib", 1, 0)
         made.buffer_updated(5)
-        assert made.reserve(10_000_000, 0).is_released
-        later.release([bytes(10_000_000)])
+        assert made.reserve(10_000_000, 0).is_resolved
+        later.resolve([bytes(10_000_000)])
         made.room_made()
         made.abort()
         made.connection_lost(None)

@@ -151,7 +151,7 @@ def granted(loop: StillLoop, budget: MemoryBudget, holder: NotedHolder, most_byt
     """What it was given in its turn, or 0; then it waits."""
     found = budget.reserve(holder, most_bytes, least_bytes)
     loop.advance(0)
-    return found.value if found.is_released else 0
+    return found.value if found.is_resolved else 0
 
 
 def test_honest_connection_is_not_closed_for_the_room_that_those_that_stall_would_be_given():

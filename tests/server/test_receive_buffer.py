@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.server.connection import Connection
 from oncelog.server.memory import NO_LIMIT, MemoryBudget
 from oncelog.server.receive_buffer import BUFFER_BYTES_MAX, READ_BYTES_MAX, RECEIVE_BYTES, STEP_BYTES, ReceiveBuffer
@@ -181,7 +181,7 @@ class Client:
     transport: Transport = field(default_factory=Transport)
     seen: list[bytes] = field(default_factory=list)
     kept: list[tuple[memoryview, bytes]] = field(default_factory=list)
-    under_way: Parked[Any] | None = None
+    under_way: Promise[Any] | None = None
 
 
 def some_frames(random: Random) -> list[bytes]:
@@ -203,7 +203,7 @@ def new_client(random: Random, buffer: ReceiveBuffer, memory: MemoryBudget) -> C
         if random.random() < 0.05:
             client.kept.append((frame[: random.randrange(1, 100)], data))
         if random.random() < 0.1:
-            client.under_way = Parked()
+            client.under_way = Promise()
             return client.under_way
         return [b"answer"]
 
@@ -222,7 +222,7 @@ def new_client(random: Random, buffer: ReceiveBuffer, memory: MemoryBudget) -> C
 def take_a_step(client: Client, random: Random) -> None:
     if client.under_way is not None and random.random() < 0.5:
         under_way, client.under_way = client.under_way, None
-        under_way.release([b"late"])
+        under_way.resolve([b"late"])
     if client.transport.reading and client.unsent:
         place = client.connection.get_buffer(-1)
         assert place.nbytes, "there is room as long as it reads"
@@ -252,7 +252,7 @@ def test_frames_of_connections_that_share_a_buffer_are_what_was_sent_and_stay_it
             assert client.seen == client.frames
             assert all(view == data[: view.nbytes] for view, data in client.kept)
             if client.under_way is not None:
-                client.under_way.release([b"late"])
+                client.under_way.resolve([b"late"])
             await asyncio.sleep(0)
         assert memory.size_bytes == 0
 

@@ -14,7 +14,7 @@ from oncelog.broker.fetching import Fetching
 from oncelog.broker.handlers import fetch, produce
 from oncelog.broker.storage.durability import Durability, _Generation
 from oncelog.broker.storage.partition import Partition
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.log import Refused, WriteAheadLog
 from oncelog.simulation.disk import SimulatedDisk
 from tests.simulation.planting import Hides, Patch, PlantedBugs, both
@@ -78,7 +78,7 @@ def _fetch_keeps_the_partition() -> Patch:
 
 @BUGS.add("nothing is made durable", Hides.IN_A_RULE, 20)
 def _nothing_is_made_durable() -> Patch:
-    return patch.object(Durability, "make_durable", lambda self, logs: Parked.ready(True))
+    return patch.object(Durability, "make_durable", lambda self, logs: Promise.ready(True))
 
 
 @BUGS.add("syncs do nothing", Hides.IN_A_RULE, 20)
@@ -174,7 +174,7 @@ def _retired_unsynced() -> Patch:
 
 @BUGS.add("what is appended while a file of the write-ahead log retires goes with it", Hides.UNDER_WAY, 120)
 def _appended_to_the_retiring() -> Patch:
-    def retire(self: Any) -> Parked[None]:
+    def retire(self: Any) -> Promise[None]:
         if self._retiring is None and self._current.logs:
             self._retiring = self._current
             self._retired = start(retired(self, self._current))

@@ -11,7 +11,7 @@ from oncelog.broker.coordinators.marking import Marking
 from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.coordinators.producer_ids import ReservedBlocks
 from oncelog.broker.coordinators.transactions import Transactions
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.groups import GroupCoordinator
 from oncelog.transactions import DECIDED, ONGOING, TransactionCoordinator, TransactionRecord, transitions
 from oncelog.wire import ErrorCode
@@ -101,10 +101,10 @@ def _put_first_only_when(*, is_decided: bool) -> Patch:
         begin(self, *parts, **more)
         self.markers.ids = self.coordinator.ids
 
-    def put(self: Any, markers: Any) -> Parked[bool]:
+    def put(self: Any, markers: Any) -> Promise[bool]:
         known = self.ids.metadata(markers.transactional_id)
         assert known is not None
-        return put_first(self, markers) if (known.status in DECIDED) == is_decided else Parked.ready(True)
+        return put_first(self, markers) if (known.status in DECIDED) == is_decided else Promise.ready(True)
 
     return both(patch.object(Transactions, "__init__", begun), patch.object(Marking, "put_first", put))
 
@@ -187,7 +187,7 @@ def _found_open_and_left_open() -> Patch:
 
 @BUGS.add("after a power cut producers keep their epochs", Hides.CRASHES, 200)
 def _nobody_is_fenced() -> Patch:
-    return patch.object(Transactions, "fence_all", lambda self: Parked.ready(None))
+    return patch.object(Transactions, "fence_all", lambda self: Promise.ready(None))
 
 
 @BUGS.add("producer ids are used before they are reserved", Hides.CRASHES, 200)

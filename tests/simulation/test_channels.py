@@ -125,7 +125,7 @@ def test_what_is_told_is_true_wherever_connections_are_cut(seed):
     while queue.step(OVER_MS) is not None:
         pass
 
-    assert all(flow.is_released for flow in flows)
+    assert all(flow.is_resolved for flow in flows)
     assert len(asking.told) == len(asking.asked) == 45
     assert len(set(answering.carried_out)) == len(answering.carried_out), "nothing is sent twice"
     in_order = [number for number in asking.asked if number in answering.carried_out]

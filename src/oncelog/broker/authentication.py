@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from typing_extensions import Buffer
 
 from oncelog.broker.request import Peer
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.environment import Clock, Random
 from oncelog.security.plain import PlainRefused, verify_plain
 from oncelog.security.scram import ScramCredential, ScramRefused, ScramServer
@@ -41,7 +41,7 @@ NO_END = timedelta(0)
 """A session lasts as long as its connection."""
 
 Answer = list[Buffer] | None
-Receive = Callable[[Any, memoryview], Answer | Parked[Answer]]
+Receive = Callable[[Any, memoryview], Answer | Promise[Answer]]
 
 
 class SaslState(Enum):
@@ -121,11 +121,11 @@ class SaslAuthenticator:
     def state(self) -> SaslState:
         return self._state
 
-    def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
+    def receive(self, connection: Peer, frame: memoryview) -> Answer | Promise[Answer]:
         """As the broker's own: take one request, without its length, and give its answer. Raises WireError."""
         if self._state is FAILED:
             # It is told why, and then hung up on.
-            return Parked()
+            return Promise()
         if not self._has_headers:
             return start(self._authenticate_without_header(connection, bytes(frame)))
         header = read_request_header(frame)

@@ -62,7 +62,7 @@ from oncelog.broker.storage.opening import LogOpening, close_logs, mark_clean_sh
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topics
 from oncelog.broker.view import ClusterView
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Workers
 from oncelog.log import (
     LogDirectories,
@@ -398,7 +398,7 @@ class BrokerCore:
 
     def give_up_start(self) -> None:
         """Load no more, and leave the directories: cleanly, where all is loaded and only the controller has said nothing yet."""
-        if self._loading.is_released and not self._has_failed:
+        if self._loading.is_resolved and not self._has_failed:
             self.stop()
         else:
             self._loading.end()
@@ -417,9 +417,9 @@ class BrokerCore:
             self._has_failed = True
             self._report_failure(error)
 
-    def hand_over(self) -> Parked[None]:
-        """Before a stop: release when others lead what this broker leads, or when it is no use to wait for that any longer."""
-        return Parked.ready(None) if self._has_failed else self.metadata.hand_over()
+    def hand_over(self) -> Promise[None]:
+        """Before a stop: resolves when others lead what this broker leads, or when it is no use to wait for that any longer."""
+        return Promise.ready(None) if self._has_failed else self.metadata.hand_over()
 
     def metrics(self) -> Iterator[str]:
         """Lines in the text format of Prometheus: those of a broker that has started."""

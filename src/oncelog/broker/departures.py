@@ -12,7 +12,7 @@ from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.moving import LogMoves
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import Topic
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Clock, Disk
 from oncelog.log import LogDirectories, delete_partition
 
@@ -33,13 +33,13 @@ class Departures:
         self._offsets = offsets
         self._transactions = transactions
 
-    def before_deletion(self, topic: Topic) -> Parked[None]:
+    def before_deletion(self, topic: Topic) -> Promise[None]:
         """A topic made anew under this name must not be held to the offsets of the one that goes."""
         self._offsets.forget_topic(topic)
         return start(self._moves.end_all(topic))
 
-    def after_deletion(self, topic: str, partition_count: int) -> Parked[None]:
-        """Release when no power cut can bring the files back, for a topic made anew would take them for its own.
+    def after_deletion(self, topic: str, partition_count: int) -> Promise[None]:
+        """Resolve when no power cut can bring the files back, for a topic made anew would take them for its own.
 
         A power cut may keep what the journal says next and lose what names the files had by then: a checkpoint makes durable
         which names are in each directory, and holds nobody to the recovery points of those that are gone.
@@ -51,14 +51,14 @@ class Departures:
     def forget_offsets(self, topic: Topic) -> None:
         self._offsets.forget_topic(topic)
 
-    def before_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
+    def before_leaving(self, partitions: Sequence[Partition]) -> Promise[None]:
         return start(self._end_moves_of(partitions))
 
     async def _end_moves_of(self, partitions: Sequence[Partition]) -> None:
         for partition in partitions:
             await self._moves.end((partition.topic_id, partition.index))
 
-    def after_leaving(self, partitions: Sequence[Partition]) -> Parked[None]:
+    def after_leaving(self, partitions: Sequence[Partition]) -> Promise[None]:
         self._log_directories.forget((one.topic, one.index) for one in partitions)
         return self._checkpoints.write()
 

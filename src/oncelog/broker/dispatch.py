@@ -18,7 +18,7 @@ from oncelog.broker.handlers import api_versions
 from oncelog.broker.readiness import StartProgress
 from oncelog.broker.request import Peer, Request
 from oncelog.broker.slices import NO_MEMORY, beside
-from oncelog.coordination import Parked, begin, sleep, start
+from oncelog.coordination import Promise, begin, sleep, start
 from oncelog.environment import Clock, DiskError, RefusedError, Workers
 from oncelog.wire import (
     ErrorCode,
@@ -65,14 +65,14 @@ class Dispatch:
         self._fail = fail
         self._has_failed = has_failed
 
-    def receive(self, connection: Peer, frame: memoryview) -> Answer | Parked[Answer]:
+    def receive(self, connection: Peer, frame: memoryview) -> Answer | Promise[Answer]:
         """Take one request, without its length, and give its answer, with its length; later if the request has to wait.
 
         The answer is None for a request that has none. A request that waits is a task, which its connection may end.
         Raises WireError for bytes that are no request of a served version.
         """
         if self._has_failed():
-            return Parked()
+            return Promise()
         header = read_request_header(frame)
         api = self._apis.get(header.api_key)
         if api is None or not api.minimum <= header.version <= api.maximum:
@@ -137,7 +137,7 @@ class Dispatch:
             if not self._has_failed():
                 # The client can ask again.
                 request.connection.close()
-            return await Parked[Answer]()
+            return await Promise[Answer]()
         except RefusedError as refused:
             # There is no error code for it: the client connects and asks again.
             request.connection.close(_refusal(api, refused))

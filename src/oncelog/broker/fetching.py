@@ -15,7 +15,7 @@ from oncelog.broker.slices import NO_MEMORY, Turn
 from oncelog.broker.storage.leading import FollowerId
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock, DiskError, RefusedError
 from oncelog.log import AbortedTransaction, PartitionLog
 from oncelog.records import Codec
@@ -67,7 +67,7 @@ class FetchLimits:
     """The rack of a consumer that may be sent to a follower."""
 
 
-Reserve = Callable[[int, int], Parked[int]]
+Reserve = Callable[[int, int], Promise[int]]
 """Has memory for an answer, from the most to the least that it may have."""
 
 
@@ -102,7 +102,7 @@ class _Watch:
 
     def __init__(self, clock: Clock, wait_ms: float, asked: FetchedPartitions, find: Find) -> None:
         self.is_over = False
-        self._woken: Parked[None] = Parked()
+        self._woken: Promise[None] = Promise()
         self._asked = asked
         self._find = find
         asked.watch(self._wake, find)
@@ -111,7 +111,7 @@ class _Watch:
     async def moved(self) -> None:
         """Wait for the next move, or for the end of the time. A move while nobody waits counts too."""
         await self._woken
-        self._woken = Parked()
+        self._woken = Promise()
         self._asked.watch(self._wake, self._find)
 
     def end(self) -> None:
@@ -119,8 +119,8 @@ class _Watch:
         self._asked.unwatch(self._wake)
 
     def _wake(self) -> None:
-        if not self._woken.is_released:
-            self._woken.release(None)
+        if not self._woken.is_resolved:
+            self._woken.resolve(None)
 
     def _time_is_up(self) -> None:
         self.is_over = True

@@ -12,7 +12,7 @@ from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.disk_space import DiskSpace
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.environment import Clock, DiskError
 from oncelog.log import PartitionLog
 
@@ -42,7 +42,7 @@ class Housekeeping:
         offsets: CommittedOffsets,
         transactions: Transactions,
         upkeep: LogUpkeep,
-        of_metadata: Mapping[Callable[[], Parked[None] | None], int],
+        of_metadata: Mapping[Callable[[], Promise[None] | None], int],
     ) -> None:
         """`survives` is told of a disk that fails, and says whether the broker goes on without it.
 
@@ -51,7 +51,7 @@ class Housekeeping:
         self._clock = clock
         self._survives = survives
         number = settings.number
-        work: dict[Callable[[], Parked[None] | None], int] = {
+        work: dict[Callable[[], Promise[None] | None], int] = {
             **of_metadata,
             transactions.abort_timed_out: number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
             transactions.expire_ids: number("transaction.remove.expired.transaction.cleanup.interval.ms"),
@@ -68,7 +68,7 @@ class Housekeeping:
         for task in self._tasks:
             task.end()
 
-    async def _repeat(self, interval_ms: int, work: Callable[[], Parked[None] | None]) -> None:
+    async def _repeat(self, interval_ms: int, work: Callable[[], Promise[None] | None]) -> None:
         while True:
             await sleep(self._clock, max(interval_ms, INTERVAL_MIN_MS))
             try:
@@ -93,7 +93,7 @@ class LogUpkeep:
         self._slices = slices
         self._topics = topics
 
-    def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Parked[None]:
+    def _for_each_log(self, work: Callable[[PartitionLog], object]) -> Promise[None]:
         """There may be many: in slices."""
 
         def attempts() -> Iterator[None]:
@@ -106,7 +106,7 @@ class LogUpkeep:
 
         return self._slices.run(attempts())
 
-    def delete_old_segments(self) -> Parked[None]:
+    def delete_old_segments(self) -> Promise[None]:
         return start(self._leave_and_delete())
 
     async def _leave_and_delete(self) -> None:
@@ -124,10 +124,10 @@ class LogUpkeep:
             await self._checkpoints.write()
             await self._for_each_log(lambda log: log.retention.delete_left(begins.get(log, 0)))
 
-    def expire_producers(self) -> Parked[None]:
+    def expire_producers(self) -> Promise[None]:
         return self._for_each_log(lambda log: log.expire_producers(self._clock.now_ms()))
 
-    def checkpoint(self) -> Parked[None]:
+    def checkpoint(self) -> Promise[None]:
         return start(self._sync_and_checkpoint())
 
     async def _sync_and_checkpoint(self) -> None:
@@ -151,7 +151,7 @@ class LogUpkeep:
         share_bytes = max(READ_AGAIN_BYTES // max(count, 1), SNAPSHOT_INTERVAL_BYTES_MIN)
         return min(share_bytes, SNAPSHOT_INTERVAL_BYTES)
 
-    def flush(self) -> Parked[None]:
+    def flush(self) -> Promise[None]:
         return start(self._flush_due())
 
     async def _flush_due(self) -> None:

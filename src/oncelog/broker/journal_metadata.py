@@ -28,7 +28,7 @@ from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, TRANSACTION_STATE, Topic
 from oncelog.broker.view import Alone
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 
 
 class JournalMetadata:
@@ -120,7 +120,7 @@ class JournalMetadata:
     async def join(self) -> None:
         self._broker.progress.reach(Readiness.COORDINATORS)
 
-    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Parked[None] | None], int]:
+    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Promise[None] | None], int]:
         return {}
 
     def went_offline(self, partition: Partition) -> None:
@@ -129,8 +129,8 @@ class JournalMetadata:
     def metrics(self) -> Iterator[str]:
         return iter(())
 
-    def hand_over(self) -> Parked[None]:
-        return Parked.ready(None)
+    def hand_over(self) -> Promise[None]:
+        return Promise.ready(None)
 
     def stop(self) -> None:
         """There is nobody to be told."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from oncelog.broker.storage.partition import Partition
     from oncelog.broker.storage.topics import OpenLog, Topics
     from oncelog.broker.view import ClusterView
-    from oncelog.coordination import Parked
+    from oncelog.coordination import Promise
     from oncelog.environment import Clock, DiskError, Random
     from oncelog.groups import GroupRecord
     from oncelog.log import LogDirectories, PartitionOffsets
@@ -172,7 +172,7 @@ class Metadata(Protocol):
 
     # --- while it runs
 
-    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Parked[None] | None], int]:
+    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Promise[None] | None], int]:
         """Work to be done every so many milliseconds."""
         ...
 
@@ -182,8 +182,8 @@ class Metadata(Protocol):
         """Lines in the text format of Prometheus."""
         ...
 
-    def hand_over(self) -> Parked[None]:
-        """Before a stop: release when others lead what this broker leads, or when to wait is of no use any more."""
+    def hand_over(self) -> Promise[None]:
+        """Before a stop: resolves when others lead what this broker leads, or when to wait is of no use any more."""
         ...
 
     def stop(self) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 
 
 class Readiness(IntEnum):
@@ -23,17 +23,17 @@ class Readiness(IntEnum):
 class StartProgress:
     """A request that comes early waits until the broker is ready for it, whatever else there is to be loaded."""
 
-    __slots__ = ("_parked", "reached")
+    __slots__ = ("_promises", "reached")
 
     def __init__(self) -> None:
         self.reached = Readiness.IDENTITY
-        self._parked: dict[Readiness, Parked[None]] = {readiness: Parked() for readiness in Readiness}
-        self._parked[Readiness.IDENTITY].release(None)
+        self._promises: dict[Readiness, Promise[None]] = {readiness: Promise() for readiness in Readiness}
+        self._promises[Readiness.IDENTITY].resolve(None)
 
     def reach(self, readiness: Readiness) -> None:
         assert readiness == self.reached + 1, f"{readiness.name} does not follow {self.reached.name}"
         self.reached = readiness
-        self._parked[readiness].release(None)
+        self._promises[readiness].resolve(None)
 
-    def until(self, readiness: Readiness) -> Parked[None]:
-        return self._parked[readiness]
+    def until(self, readiness: Readiness) -> Promise[None]:
+        return self._promises[readiness]

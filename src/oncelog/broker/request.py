@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import construct, message_class, message_module
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -34,7 +34,7 @@ class Peer(Protocol):
     @property
     def peer_port(self) -> int: ...
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
         """Have memory for an answer to this peer before it is read: released with how much there is.
 
         That is from `least_bytes` to `most_bytes`. It is given back as the peer takes what it is answered.

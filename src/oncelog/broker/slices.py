@@ -11,7 +11,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from oncelog.coordination import Parked, sleep
+from oncelog.coordination import Promise, sleep
 from oncelog.environment import Clock, RefusedError, Workers
 
 S = TypeVar("S")
@@ -28,17 +28,17 @@ class Slices:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._works: deque[tuple[Iterator[object], Parked[None]]] = deque()
+        self._works: deque[tuple[Iterator[object], Promise[None]]] = deque()
         self._is_under_way = False
         self._began_ms = self._ended_ms = float("-inf")
 
-    def run(self, work: Iterable[object]) -> Parked[None]:
-        """Take the steps of `work`, each of which is short; release when there are no more.
+    def run(self, work: Iterable[object]) -> Promise[None]:
+        """Take the steps of `work`, each of which is short; resolves when there are no more.
 
         The first ones are taken at once if there is time. Topics, groups and partitions may come and go between two
         steps: `work` has to look again at what it goes on with.
         """
-        over: Parked[None] = Parked()
+        over: Promise[None] = Promise()
         self._works.append((iter(work), over))
         if not self._is_under_way:
             now_ms = self._clock.monotonic_ms()
@@ -71,7 +71,7 @@ class Slices:
             steps, over = self._works[0]
             if next(steps, self) is self:
                 self._works.popleft()
-                over.release(None)
+                over.resolve(None)
             if self._works and self._clock.monotonic_ms() >= end_ms:
                 self._rest()
                 return
@@ -119,8 +119,8 @@ async def beside(workers: Workers, work: Callable[[], T], *, is_long: bool) -> T
 
     Raises RefusedError where there is no memory or no thread for it.
     """
-    over: Parked[T | MemoryError] = Parked()
-    job = workers.run(partial(_or_no_memory, work), over.release, is_long=is_long)
+    over: Promise[T | MemoryError] = Promise()
+    job = workers.run(partial(_or_no_memory, work), over.resolve, is_long=is_long)
     try:
         done = await over
     finally:

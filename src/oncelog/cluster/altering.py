@@ -21,7 +21,7 @@ from oncelog.cluster.configs import BROKERS, TOPICS
 from oncelog.cluster.zookeeper.asking import SessionEndedError, read_each, within
 from oncelog.cluster.zookeeper.session import Done, Exists
 from oncelog.cluster.zookeeper.znodes import DEFAULT_ENTITY, ConfigEntity, paths
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.coordination.flows import OneAtATime
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
@@ -55,13 +55,13 @@ class ClusterAlterations:
     def alter_one(self, *, validate_only: bool) -> AlterOne:
         return partial(self._alter_or_give_up, validate_only)
 
-    def _alter_or_give_up(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
+    def _alter_or_give_up(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Promise[Outcome]:
         end_ms = self._clock.monotonic_ms() + TIMEOUT_MS
         # It goes on by itself, whether or not somebody still waits for it.
         altered = start(self._in_turn(validate_only, kind, name, alter, end_ms))
         return start(self._answered(altered))
 
-    async def _answered(self, altered: Parked[Outcome]) -> Outcome:
+    async def _answered(self, altered: Promise[Outcome]) -> Outcome:
         return await within(self._clock, TIMEOUT_MS, altered) or TIMED_OUT
 
     async def _in_turn(self, validate_only: bool, kind: int, name: str, alter: Alter, end_ms: float) -> Outcome:

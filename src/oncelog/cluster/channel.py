@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from oncelog.broker.view import ClusterNode
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.coordination.deadline import pause_range_ms
 from oncelog.environment import BrokerNetwork, Clock, Link, Random, Timer
 from oncelog.wire import ErrorCode, WireError, decode_answer, encode_request, message_class, read_answer_header
@@ -88,7 +88,7 @@ TRANSITIONS: dict[tuple[ChannelState, ChannelState], str] = {
 
 
 class ChannelRequest:
-    """One request. `outcome` is released once, even if its caller is gone.
+    """One request. `outcome` is resolved once, even if its caller is gone.
 
     `correlation_id` and `read`, which makes the outcome of the frame that answers it, are there when it is sent.
     `versions` are those that the caller can send. Without `is_negotiated` there is one, sent whatever the other broker offers.
@@ -104,11 +104,11 @@ class ChannelRequest:
         self.is_negotiated = is_negotiated
         self.correlation_id: int
         self.read: Callable[[memoryview], Any]
-        self.outcome: Parked[Any] = Parked()
+        self.outcome: Promise[Any] = Promise()
 
     def end(self, outcome: Any) -> None:
-        if not self.outcome.is_released:
-            self.outcome.release(outcome)
+        if not self.outcome.is_resolved:
+            self.outcome.resolve(outcome)
 
 
 class Channel:

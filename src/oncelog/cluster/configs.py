@@ -33,7 +33,7 @@ from oncelog.cluster.zookeeper.znodes import (
     decode_config_change,
     paths,
 )
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination import start as start_flow
 
 if TYPE_CHECKING:
@@ -82,13 +82,13 @@ class ClusterConfigs:
         self._remarks: set[str] = set()
         self._seen_ms: dict[str, float] = {}
         self._behind = Behind.NOTHING
-        self._catching_up: Parked[None] | None = None
+        self._catching_up: Promise[None] | None = None
         self._session_id = 0
         watchers.listen(paths.CONFIG_CHANGES, self._heard_of_change)
         watchers.listen_to_sessions(self._heard_of_session)
 
-    def start(self) -> Parked[None]:
-        """Follow the settings from now on; release when all that there are have been read."""
+    def start(self) -> Promise[None]:
+        """Follow the settings from now on; resolves when all that there are have been read."""
         self._session_id = self._zookeeper.session_id
         return self._fell_behind(Behind.ALL)
 
@@ -135,12 +135,12 @@ class ClusterConfigs:
             return {}
         return usable
 
-    def _fell_behind(self, what: Behind) -> Parked[None]:
+    def _fell_behind(self, what: Behind) -> Promise[None]:
         self._behind = max(self._behind, what)
         if self._catching_up is None:
-            self._catching_up = Parked()
+            self._catching_up = Promise()
             start_flow(self._catch_up(self._catching_up))
-        return self._catching_up or Parked.ready(None)
+        return self._catching_up or Promise.ready(None)
 
     def _heard_of_change(self, _: Watched) -> None:
         self._fell_behind(Behind.CHANGES)
@@ -153,7 +153,7 @@ class ClusterConfigs:
         if before not in (0, self._session_id):
             self._fell_behind(Behind.ALL)
 
-    async def _catch_up(self, done: Parked[None]) -> None:
+    async def _catch_up(self, done: Promise[None]) -> None:
         while self._behind is not Behind.NOTHING:
             behind, self._behind = self._behind, Behind.NOTHING
             # The watch is set before anything is read: no change is missed.
@@ -166,7 +166,7 @@ class ClusterConfigs:
                 self._note_changes(names)
             await self._purge()
         self._catching_up = None
-        done.release(None)
+        done.resolve(None)
 
     async def _names_of_changes(self) -> list[str]:
         return sorted(await self._children(paths.CONFIG_CHANGES, watch=True))

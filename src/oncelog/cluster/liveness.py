@@ -22,7 +22,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperSessionState,
 )
 from oncelog.cluster.zookeeper.znodes import encode_log_dir_event, paths
-from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.coordination import Promise, Task, sleep, start
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
@@ -142,7 +142,7 @@ class Liveness:
         self._on_fenced = on_fenced
         self._on_registered = on_registered
         self._state = STARTING
-        self._registered: Parked[None] = Parked()
+        self._registered: Promise[None] = Promise()
         self._end: Timer | None = None
         """Fires when the session may be over."""
         self._renewing: Task[None] | None = None
@@ -170,7 +170,7 @@ class Liveness:
                 continue
             self._move(RUNNING)
         self._on_registered()
-        self._registered.release(None)
+        self._registered.resolve(None)
         self._watch()
 
     async def problem(self, broker_epoch: int) -> ErrorCode | None:

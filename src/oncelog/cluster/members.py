@@ -34,7 +34,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_topic, paths
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.transactions import DECIDED, ONGOING
 from oncelog.wire import ErrorCode, message_class
 
@@ -195,7 +195,7 @@ class KnownMembers:
         leader = self._members.leadership(partition).leader
         return AWAY if leader < 0 else leader
 
-    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+    def is_gone(self, topic: str, index: int) -> Promise[bool]:
         return start(self._is_gone(topic, index))
 
     async def _is_gone(self, topic: str, index: int) -> bool:
@@ -218,7 +218,7 @@ class KnownMembers:
                 return False
         return found is ZooKeeperError.NO_NODE
 
-    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Promise[Collection[TopicOfOffsets]]:
         return start(self._deleted_topics(topics))
 
     async def _deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Collection[TopicOfOffsets]:
@@ -251,16 +251,16 @@ class KnownMembers:
         partition = self._topics.partition(topic, index)
         return partition if partition is not None and partition.role is ReplicaRole.LEADER else None
 
-    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Promise[ErrorCode]:
         end = partition.log.log_end_offset if end_offset is None else end_offset
         return start(self._committed(partition.leading.committed(end)))
 
-    async def _committed(self, acknowledged: Parked[ErrorCode]) -> ErrorCode:
+    async def _committed(self, acknowledged: Promise[ErrorCode]) -> ErrorCode:
         """Ignores the size of the in-sync set: records below the high watermark stay committed."""
         error = await acknowledged
         return ErrorCode.none if error is ErrorCode.not_enough_replicas_after_append else error
 
-    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Promise[Collection[int] | None]:
         return start(self._open_transactions_of(producer_ids))
 
     async def _open_transactions_of(self, producer_ids: Collection[int]) -> Collection[int] | None:
@@ -285,7 +285,7 @@ class KnownMembers:
         led = [] if topic is None else [self._members.leadership(one) for one in topic.partitions]
         return [(one.leader, one.leader_epoch) for one in led]
 
-    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Promise[MarkerErrors | None]:
         return start(self._send_markers(node_id, markers))
 
     async def _send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> MarkerErrors | None:

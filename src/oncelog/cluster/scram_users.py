@@ -12,7 +12,7 @@ from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.zookeeper.asking import SessionEndedError, ask, within
 from oncelog.cluster.zookeeper.session import Children, Create, Data, GetChildren, GetData, SetData, ZooKeeperError
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, decode_config, desanitize, encode_config, paths, sanitize
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.coordination.flows import OneAtATime
 from oncelog.security.scram import ScramCredential
 from oncelog.security.values import Scram
@@ -156,7 +156,7 @@ class ClusterScramUsers:
         problem = _problem(user, changes)
         if problem is not None:
             return problem
-        changed: Parked[tuple[ApiError | None]] = start(self._in_turn(user, changes))
+        changed: Promise[tuple[ApiError | None]] = start(self._in_turn(user, changes))
         answered = await within(self._clock, TIMEOUT_MS, changed)
         return TIMED_OUT if answered is None else answered[0]
 

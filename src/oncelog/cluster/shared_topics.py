@@ -16,7 +16,7 @@ from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics
 from oncelog.broker.view import LEADER_DURING_DELETE, UNKNOWN, Leadership
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode
 
@@ -58,9 +58,9 @@ class SharedTopics(Topics):
         settings: Settings,
         configs: TopicConfigs,
         open_log: OpenLog,
-        make: Callable[[str, int, Mapping[str, str]], Parked[ErrorCode]],
-        before_deletion: Callable[[Sequence[Partition]], Parked[None]],
-        after_deletion: Callable[[Sequence[Partition]], Parked[None]],
+        make: Callable[[str, int, Mapping[str, str]], Promise[ErrorCode]],
+        before_deletion: Callable[[Sequence[Partition]], Promise[None]],
+        after_deletion: Callable[[Sequence[Partition]], Promise[None]],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
     ) -> None:
@@ -76,21 +76,21 @@ class SharedTopics(Topics):
         self.on_gone: Callable[[Topic], None] = lambda _: None
         """Called when a topic is being deleted, and again when its last replica here is gone; or when its name is another's."""
         self._here: dict[tuple[str, int], Partition] = {}
-        self._leaving: dict[tuple[str, int], Parked[None]] = {}
-        self._being_made: dict[str, Parked[ErrorCode]] = {}
+        self._leaving: dict[tuple[str, int], Promise[None]] = {}
+        self._being_made: dict[str, Promise[ErrorCode]] = {}
         self._names_to_be: dict[UUID, str] = {}
         """Names of topics whose first replicas are being created here."""
-        self._awaited: dict[str, Parked[None]] = {}
+        self._awaited: dict[str, Promise[None]] = {}
         self._being_deleted_ids: set[UUID] = set()
         self._doubted: set[UUID] = set()
         """Topics from before, not yet confirmed by a controller."""
 
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
-        """Creates a topic. Released once it is in ZooKeeper: the controller announces it."""
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Promise[ErrorCode]:
+        """Creates a topic. Resolved once it is in ZooKeeper: the controller announces it."""
         if name in self._by_name:
-            return Parked.ready(ErrorCode.none)
+            return Promise.ready(ErrorCode.none)
         if super().collision(name) is not None:
-            return Parked.ready(ErrorCode.invalid_topic_exception)
+            return Promise.ready(ErrorCode.invalid_topic_exception)
         if name not in self._being_made:
             made = self._make(name, partition_count, configs)
             self._being_made[name] = made
@@ -118,14 +118,14 @@ class SharedTopics(Topics):
     def is_going(self, topic: Topic) -> bool:
         return topic.topic_id in self._being_deleted_ids
 
-    def announcement_of(self, name: str) -> Parked[None]:
-        """Released when the controller announces a topic of this name, or when one is gone."""
-        return self._awaited.setdefault(name, Parked())
+    def announcement_of(self, name: str) -> Promise[None]:
+        """Resolved when the controller announces a topic of this name, or when one is gone."""
+        return self._awaited.setdefault(name, Promise())
 
     def _tell(self, name: str) -> None:
         awaited = self._awaited.pop(name, None)
         if awaited is not None:
-            awaited.release(None)
+            awaited.resolve(None)
 
     def hosted(self) -> Iterable[Partition]:
         """All that have a replica here."""
@@ -259,8 +259,8 @@ class SharedTopics(Topics):
         """Open the logs of replicas that a start finds in the journal, one each step."""
         return self._open_all([ReplicaId(name, topic_id, index) for index in sorted(indexes)])
 
-    def host(self, replicas: Sequence[ReplicaId]) -> Parked[None]:
-        """Have these replicas, of which there is none here yet; release when their logs are open."""
+    def host(self, replicas: Sequence[ReplicaId]) -> Promise[None]:
+        """Have these replicas, of which there is none here yet; resolves when their logs are open."""
         return start(self._host(replicas))
 
     async def _host(self, replicas: Sequence[ReplicaId]) -> None:
@@ -314,9 +314,9 @@ class SharedTopics(Topics):
                 self._make_topic(one.topic, one.topic_id)
         await self.leave(left_over)
 
-    def leave(self, partitions: Sequence[Partition]) -> Parked[None]:
-        """Delete these replicas and their files; release when no power cut can bring them back."""
-        gone: Parked[None] = Parked()
+    def leave(self, partitions: Sequence[Partition]) -> Promise[None]:
+        """Delete these replicas and their files; resolves when no power cut can bring them back."""
+        gone: Promise[None] = Promise()
         for partition in partitions:
             partition.role = ReplicaRole.LEAVING
             self._leaving[partition.topic, partition.index] = gone
@@ -324,7 +324,7 @@ class SharedTopics(Topics):
         start(self._leave(partitions, gone))
         return gone
 
-    async def _leave(self, partitions: Sequence[Partition], gone: Parked[None]) -> None:
+    async def _leave(self, partitions: Sequence[Partition], gone: Promise[None]) -> None:
         await self._before_deletion(partitions)
         by_topic: defaultdict[tuple[str, UUID], list[int]] = defaultdict(list)
         for partition in partitions:
@@ -338,7 +338,7 @@ class SharedTopics(Topics):
         await self._after_deletion(partitions)
         for partition in partitions:
             del self._leaving[partition.topic, partition.index]
-        gone.release(None)
+        gone.resolve(None)
 
     def _remove(self, partitions: Sequence[Partition]) -> Iterator[None]:
         for partition in partitions:

@@ -30,7 +30,7 @@ from oncelog.cluster.zookeeper.session import (
 )
 from oncelog.cluster.zookeeper.znodes import ConfigEntity, ZnodeError, paths
 from oncelog.cluster.zookeeper.znodes.topics import id_text
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
 
@@ -91,7 +91,7 @@ class TopicChanges:
     def _racks(self) -> dict[int, str | None]:
         return {node.node_id: node.rack for node in sorted(self._members.brokers(), key=lambda node: node.node_id)}
 
-    def auto_create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
+    def auto_create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Promise[ErrorCode]:
         """Make a topic that a client asked for by name, or that a coordinator needs.
 
         Errors: leader_not_available, if it is made, or may be: the client retries; others name the reason.

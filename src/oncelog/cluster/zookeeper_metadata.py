@@ -30,7 +30,7 @@ from oncelog.cluster.scram_users import ClusterScramUsers
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.topic_changes import TopicChanges
 from oncelog.cluster.zookeeper.session import ZooKeeper
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import BrokerNetwork
 from oncelog.log import NO_LEADER_EPOCH
 
@@ -135,7 +135,7 @@ class ZooKeeperMetadata:
     async def join(self) -> None:
         await self.membership.join(self._endpoints, text_of(self._broker.settings.value("broker.rack")))
 
-    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Parked[None] | None], int]:
+    def repeated_work(self, checkpoints: Checkpoints) -> Mapping[Callable[[], Promise[None] | None], int]:
         # As Kafka's highwatermark-checkpoint: a start knows no more of what the others have.
         return {checkpoints.write: self._broker.settings.number("replica.high.watermark.checkpoint.interval.ms")}
 
@@ -145,9 +145,9 @@ class ZooKeeperMetadata:
     def metrics(self) -> Iterator[str]:
         return self.membership.metrics()
 
-    def hand_over(self) -> Parked[None]:
+    def hand_over(self) -> Promise[None]:
         if not self._broker.settings.value("controlled.shutdown.enable"):
-            return Parked.ready(None)
+            return Promise.ready(None)
         return start(self.membership.hand_over())
 
     def stop(self) -> None:

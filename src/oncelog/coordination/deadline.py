@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncelog.coordination.flows import Parked
+from oncelog.coordination.flows import Promise
 from oncelog.environment import Clock
 
 
@@ -14,33 +14,33 @@ class Deadline:
     __slots__ = ("_over", "_timer")
 
     def __init__(self, clock: Clock, timeout_ms: float) -> None:
-        self._over: Parked[None] = Parked()
+        self._over: Promise[None] = Promise()
         self._timer = clock.call_later(timeout_ms, self._pass)
 
     @property
     def is_over(self) -> bool:
-        return self._over.is_released
+        return self._over.is_resolved
 
-    async def until(self, parked: Parked[Any]) -> bool:
+    async def until(self, promise: Promise[Any]) -> bool:
         """Wait for the value. False if the deadline passes first."""
-        if not parked.is_released and not self._over.is_released:
-            first: Parked[None] = Parked()
+        if not promise.is_resolved and not self._over.is_resolved:
+            first: Promise[None] = Promise()
 
             def release(_: object) -> None:
-                if not first.is_released:
-                    first.release(None)
+                if not first.is_resolved:
+                    first.resolve(None)
 
-            parked.then(release)
+            promise.then(release)
             self._over.then(release)
             await first
-        return parked.is_released
+        return promise.is_resolved
 
     def end(self) -> None:
         """Cancel the timer."""
         self._timer.cancel()
 
     def _pass(self) -> None:
-        self._over.release(None)
+        self._over.resolve(None)
 
 
 JITTER = 0.2

@@ -1,4 +1,4 @@
-"""Flows: coroutines that wait for `Parked` values and for nothing else.
+"""Flows: coroutines that wait for `Promise` values and for nothing else.
 
 A flow runs until it waits. It goes on in the very call that releases what it waits for, so no event loop is needed, and two
 runs with the same inputs take the same steps.
@@ -17,7 +17,7 @@ T = TypeVar("T")
 _EMPTY: object = object()
 
 
-class Parked(Generic[T]):
+class Promise(Generic[T]):
     """A value that comes once. Flows `await` it, and go on in the order in which they began to wait."""
 
     __slots__ = ("_callbacks", "_value")
@@ -27,13 +27,13 @@ class Parked(Generic[T]):
         self._callbacks: list[Callable[[T], None]] = []
 
     @classmethod
-    def ready(cls, value: T) -> Parked[T]:
-        parked: Parked[T] = cls()
-        parked._value = value
-        return parked
+    def ready(cls, value: T) -> Promise[T]:
+        promise: Promise[T] = cls()
+        promise._value = value
+        return promise
 
     @property
-    def is_released(self) -> bool:
+    def is_resolved(self) -> bool:
         return self._value is not _EMPTY
 
     @property
@@ -41,8 +41,8 @@ class Parked(Generic[T]):
         assert self._value is not _EMPTY, "the value is not there yet"
         return self._value  # type: ignore[return-value]
 
-    def release(self, value: T) -> None:
-        assert self._value is _EMPTY, "a parked answer is released once"
+    def resolve(self, value: T) -> None:
+        assert self._value is _EMPTY, "a promise is resolved once"
         self._value = value
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
@@ -55,7 +55,7 @@ class Parked(Generic[T]):
         else:
             callback(self._value)  # type: ignore[arg-type]
 
-    def __await__(self) -> Generator[Parked[Any], None, T]:
+    def __await__(self) -> Generator[Promise[Any], None, T]:
         if self._value is _EMPTY:
             yield self
         return self._value  # type: ignore[return-value]
@@ -64,8 +64,8 @@ class Parked(Generic[T]):
 Flow = Coroutine[Any, None, T]
 
 
-class Task(Parked[T]):
-    """A flow under way. It is released with what the flow returns; an error that leaves the flow leaves the step.
+class Task(Promise[T]):
+    """A flow under way. It is resolved with what the flow returns; an error that leaves the flow leaves the step.
 
     `then` makes the flow that follows it, as a task of its own, once all that await this one have gone on.
     """
@@ -86,7 +86,7 @@ class Task(Parked[T]):
             awaited = flow.send(None)
         except StopIteration as over:
             self._flow = None
-            self.release(over.value)
+            self.resolve(over.value)
             if self._follow is not None:
                 start(self._follow(over.value))
             return
@@ -123,8 +123,8 @@ def start(flow: Flow[T], then: Callable[[T], Flow[None]] | None = None) -> Task[
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:
-    over: Parked[None] = Parked()
-    timer = clock.call_later(delay_ms, lambda: over.release(None))
+    over: Promise[None] = Promise()
+    timer = clock.call_later(delay_ms, lambda: over.resolve(None))
     try:
         await over
     finally:
@@ -138,13 +138,13 @@ class OneAtATime:
 
     def __init__(self) -> None:
         self._is_held = False
-        self._waiting: deque[Parked[None]] = deque()
+        self._waiting: deque[Promise[None]] = deque()
 
     async def enter(self) -> None:
         if not self._is_held:
             self._is_held = True
             return
-        turn: Parked[None] = Parked()
+        turn: Promise[None] = Promise()
         self._waiting.append(turn)
         try:
             await turn
@@ -155,13 +155,13 @@ class OneAtATime:
     def leave(self) -> None:
         if self._waiting:
             # The next one holds it from this moment on.
-            self._waiting.popleft().release(None)
+            self._waiting.popleft().resolve(None)
         else:
             self._is_held = False
 
-    def _give_up(self, turn: Parked[None]) -> None:
+    def _give_up(self, turn: Promise[None]) -> None:
         """Take a flow that was ended out of the queue; where it has been given its turn, hand that on."""
-        if turn.is_released:
+        if turn.is_resolved:
             self.leave()
         else:
             self._waiting.remove(turn)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from uuid import UUID
 
-from oncelog.coordination import Decision, Parked
+from oncelog.coordination import Decision, Promise
 from oncelog.groups.classic import (
     ClassicGroup,
     ClassicMembership,
@@ -115,7 +115,7 @@ class Members:
     # --- the consumer protocol
 
     def consumer_heartbeat(
-        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
+        self, request: HeartbeatRequest, reply: Promise[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """ConsumerGroupHeartbeat.
 
@@ -132,7 +132,7 @@ class Members:
         return self._consumer_begins(request, reply, now, new_uuid)
 
     def _consumer_begins(
-        self, request: HeartbeatRequest, reply: Parked[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
+        self, request: HeartbeatRequest, reply: Promise[HeartbeatAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """There is no consumer group: who joins makes one, of the classic group if one is there."""
         classic = self.classic.find(request.group)
@@ -158,7 +158,7 @@ class Members:
         return upgraded(classic, self._topics, now.wall_ms)
 
     def _consumer_leaves(
-        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Parked[HeartbeatAnswer], now: Timestamps
+        self, request: HeartbeatRequest, group: ConsumerGroup, reply: Promise[HeartbeatAnswer], now: Timestamps
     ) -> MembersDecision:
         from oncelog.groups.consumer import HeartbeatAnswer, Refusal
 
@@ -195,7 +195,7 @@ class Members:
     # --- the classic protocol
 
     def join(
-        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
+        self, request: JoinRequest, reply: Promise[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembersDecision:
         """JoinGroup. Errors: those of ClassicMembership.join and ConsumerMembership.classic_join."""
         group = self.consumer_group(request.group)
@@ -212,7 +212,7 @@ class Members:
         self,
         group: ConsumerGroup,
         request: JoinRequest,
-        reply: Parked[JoinAnswer],
+        reply: Promise[JoinAnswer],
         now: Timestamps,
         new_uuid: Callable[[], UUID],
     ) -> MembersDecision:
@@ -221,7 +221,7 @@ class Members:
             return Decision((), (PendingResponse(reply, answer),))
         return _answered(reply, self.consumers.classic_join(request, group, now, new_uuid))
 
-    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Timestamps) -> MembersDecision:
+    def sync(self, request: SyncRequest, reply: Promise[SyncAnswer], now: Timestamps) -> MembersDecision:
         group = self.consumer_group(request.group)
         if group is None:
             return self.classic.sync(request, reply, now)
@@ -236,7 +236,7 @@ class Members:
         return self.consumers.classic_heartbeat(group, member_id, instance_id, generation, now)
 
     def leave(
-        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Timestamps
+        self, group_name: str, leaving: Sequence[Leaving], reply: Promise[LeaveAnswer], now: Timestamps
     ) -> MembersDecision:
         """LeaveGroup, with which an administrator takes members out of a group of either kind."""
         group = self.consumer_group(group_name)
@@ -278,7 +278,7 @@ class Members:
         return self.classic.names().union(() if self._consumers is None else self._consumers.groups)
 
 
-def _answered(reply: Parked[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:
+def _answered(reply: Promise[A], decision: Decision[ConsumerRecord, A]) -> MembersDecision:
     return _with_answers(decision, PendingResponse(reply, decision.answer))
 
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from typing_extensions import Buffer
 
-from oncelog.coordination import Parked, Task
+from oncelog.coordination import Promise, Task
 from oncelog.server.listening import peer_host
 from oncelog.server.memory import MemoryBudget
 from oncelog.server.receive_buffer import GROWTH, RECEIVE_BYTES, ReceiveBuffer
@@ -33,7 +33,7 @@ GATHERED_MAX = 8
 """So many answers to requests that came together leave together, for a system call takes a fifth of the time of a small request."""
 
 Answer = list[Buffer] | None
-Handler = Callable[["Connection", memoryview], Answer | Parked[Answer]]
+Handler = Callable[["Connection", memoryview], Answer | Promise[Answer]]
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -324,7 +324,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._served_bytes = size_bytes if _is_large(size_bytes) else 0
                 self._answering = True
                 answer = self._handler(self, frame)
-                if isinstance(answer, Parked):
+                if isinstance(answer, Promise):
                     if self._unsent:
                         self._send()
                     self._task = answer if isinstance(answer, Task) else None
@@ -439,7 +439,7 @@ class Connection(asyncio.BufferedProtocol):
         in_transport = 0 if self._transport is None else self._transport.get_write_buffer_size()
         return self._unsent_bytes - self._sent_of_first + in_transport
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
         """Have memory for a large answer before it is made; released with how long it may be."""
         self._holds_answer = True
         return self._memory.reserve(self, most_bytes, least_bytes)

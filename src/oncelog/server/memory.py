@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 
 GRACE_S = 2.0
 """A connection that has memory, and neither sends nor takes a byte for so long, may be closed for the others."""
@@ -87,7 +87,7 @@ class _Wanted:
     since_s: float
     least_bytes: int
     most_bytes: int
-    granted: Parked[int] | None = field(default=None)
+    granted: Promise[int] | None = field(default=None)
     """Resolved with the memory for an answer."""
 
 
@@ -123,7 +123,7 @@ class MemoryBudget:
         self._answers_waiting: dict[Holder, _Wanted] = {}
         self._quick: set[Holder] = set()
         """The connections that took their last large answer quickly."""
-        self._granted: deque[tuple[Parked[int], int]] = deque()
+        self._granted: deque[tuple[Promise[int], int]] = deque()
         self._has_turns = False
         self._timer: asyncio.TimerHandle | None = None
         self._give_back = give_back
@@ -152,10 +152,10 @@ class MemoryBudget:
         held.request_bytes -= size_bytes
         self._gave_back(connection, held, size_bytes)
 
-    def reserve(self, connection: Holder, most_bytes: int, least_bytes: int) -> Parked[int]:
+    def reserve(self, connection: Holder, most_bytes: int, least_bytes: int) -> Promise[int]:
         """Have memory for an answer, from `least_bytes` to `most_bytes`; it is released with how much that is."""
         least_bytes = max(least_bytes, min(most_bytes, FIRST_ANSWER_BYTES))
-        granted: Parked[int] = Parked()
+        granted: Promise[int] = Promise()
         wanted = _Wanted(connection, self._loop.time(), least_bytes, max(most_bytes, least_bytes), granted)
         if self._may_have(wanted):
             self._release_in_turn(granted, self._give(wanted))
@@ -320,13 +320,13 @@ class MemoryBudget:
         self._granted.append((wanted.granted, size_bytes))
         self._begin_turns()
 
-    def _release_in_turn(self, granted: Parked[int], size_bytes: int) -> None:
+    def _release_in_turn(self, granted: Promise[int], size_bytes: int) -> None:
         """One answer is read at a time, and then others are served: a hundred that are asked for at once take a while."""
         if self._has_turns:
             self._granted.append((granted, size_bytes))
         else:
             self._begin_turns()
-            granted.release(size_bytes)
+            granted.resolve(size_bytes)
 
     def _begin_turns(self) -> None:
         if not self._has_turns:
@@ -339,7 +339,7 @@ class MemoryBudget:
             return
         self._loop.call_soon(self._next_turn)
         granted, size_bytes = self._granted.popleft()
-        self._guard(partial(granted.release, size_bytes))
+        self._guard(partial(granted.resolve, size_bytes))
 
     # --- who is closed
 

@@ -11,7 +11,7 @@ from uuid import UUID
 from oncelog.broker import BrokerCore, Endpoint, Environment
 from oncelog.broker.storage.topics import Topic
 from oncelog.client.values import Address
-from oncelog.coordination import Parked, Task
+from oncelog.coordination import Promise, Task
 from oncelog.environment import DiskError
 from oncelog.simulation.disk import ProcessEndedError, SimulatedDisk
 from oncelog.simulation.events import Event, EventQueue, Process, ProcessClock
@@ -90,8 +90,8 @@ class ServedConnection:
         end.received = self._received
         end.ended = lambda _: self._over()
 
-    def reserve(self, most_bytes: int, least_bytes: int) -> Parked[int]:
-        return Parked.ready(max(most_bytes, least_bytes))
+    def reserve(self, most_bytes: int, least_bytes: int) -> Promise[int]:
+        return Promise.ready(max(most_bytes, least_bytes))
 
     def close(self, reason: str | None = None) -> None:
         """`reason` is None when the client did nothing wrong."""
@@ -126,7 +126,7 @@ class ServedConnection:
                 frame = self._waiting.popleft()
                 self._api_key = int.from_bytes(frame[:2], "big")
                 answer = self._core.receive(self, memoryview(frame))
-                if isinstance(answer, Parked):
+                if isinstance(answer, Promise):
                     self._task = answer if isinstance(answer, Task) else None
                     answer.then(self._answer)
                 else:

@@ -321,7 +321,7 @@ def test_markers_of_the_coordinator_before_are_fenced() -> None:
     brokers.receive(late, lambda found: errors.extend(found.values()))
     brokers.settle()
     assert errors == [ErrorCode.transaction_coordinator_fenced]
-    late.answer.release(None)
+    late.answer.resolve(None)
     brokers.run()
     assert transaction.status(0) is None
 

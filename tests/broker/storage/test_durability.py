@@ -68,7 +68,7 @@ class Bench:
 
     def make_durable(self) -> None:
         asked = self.durability.make_durable([self.log])
-        while not asked.is_released:
+        while not asked.is_resolved:
             assert self.disk.take_step()
 
     def disk_is_idle(self) -> None:
@@ -101,9 +101,9 @@ def test_record_that_is_appended_while_a_sync_runs_is_durable_with_the_next_one_
     first = bench.durability.make_durable([bench.log])
     bench.append(b"third")
     second = bench.durability.make_durable([bench.log])
-    while not first.is_released:
+    while not first.is_resolved:
         bench.disk.take_step()
-    assert not second.is_released
+    assert not second.is_resolved
     assert not bench.log.durability.is_complete
     assert bench.log.durability.acknowledged_offset == 3, "nobody asks for more than the page cache here"
     assert bench.values_after_a_power_cut() == [b"first", value]
@@ -116,7 +116,7 @@ def test_record_that_is_appended_while_a_sync_runs_counts_for_nobody(value: byte
     bench.append(value)
     asked = bench.durability.make_durable([bench.log])
     bench.append(b"third")
-    while not asked.is_released:
+    while not asked.is_resolved:
         bench.disk.take_step()
     assert bench.log.durability.acknowledged_offset == bench.log.high_watermark == 2
     assert bench.values_after_a_power_cut() == [b"first", value]
@@ -133,7 +133,7 @@ def test_sync_of_both_kinds_ends_with_the_slower_one(bench: Bench) -> None:
         batch = build_batch([Record(b"k", None, timestamp_ms=0)])
         other.append(batch, read_header(batch), Origin.COORDINATOR)
         other_is_durable = bench.durability.make_durable([other.log])
-        while not other_is_durable.is_released:
+        while not other_is_durable.is_resolved:
             bench.disk.take_step()
         bench.append(LARGE)
         other.append(batch, read_header(batch), Origin.COORDINATOR)
@@ -143,9 +143,9 @@ def test_sync_of_both_kinds_ends_with_the_slower_one(bench: Bench) -> None:
         if not is_in_order:
             bench.disk.steps.reverse()
         while bench.disk.steps:
-            assert not both.is_released
+            assert not both.is_resolved
             bench.disk.take_step()
-        assert both.is_released
+        assert both.is_resolved
         assert bench.log.durability.is_complete
 
 
@@ -159,7 +159,7 @@ def test_segment_that_begins_while_a_sync_runs_is_synced_by_the_next_one(bench: 
     asked = bench.durability.make_durable([bench.log])
     bench.log.files.roll(bench.broker.clock.now_ms())
     assert len(segments(bench)) == 2
-    while not asked.is_released:
+    while not asked.is_resolved:
         bench.disk.take_step()
     assert bench.log.durability.recovery_point == bench.log.log_end_offset == 2
     assert bench.log.segments[-1].file in bench.log.durability.unsynced_files()
@@ -176,7 +176,7 @@ def test_index_of_aborted_transactions_that_joins_a_sync_is_synced_by_the_next_o
     bench.append(LARGE, producer_id=7, sequence=0)
     asked = bench.durability.make_durable([bench.log])
     bench.abort(7)
-    while not asked.is_released:
+    while not asked.is_resolved:
         bench.disk.take_step()
     index = f"{DIRECTORY}/{TOPIC}-0/{0:020d}.txnindex"
     assert index in [getattr(file, "path", None) for file in bench.log.durability.unsynced_files()]
@@ -192,7 +192,7 @@ def test_file_that_is_written_again_while_it_is_synced_is_synced_once_more(bench
     asked = bench.durability.make_durable([bench.log])
     index = f"{DIRECTORY}/{TOPIC}-0/{0:020d}.txnindex"
     bench.abort(8)
-    while not asked.is_released:
+    while not asked.is_resolved:
         bench.disk.take_step()
     assert index in [getattr(file, "path", None) for file in bench.log.durability.unsynced_files()]
     bench.make_durable()
@@ -207,7 +207,7 @@ def test_what_is_appended_while_a_file_of_the_write_ahead_log_retires_is_in_the_
     retired = bench.durability.retire()
     bench.append(b"third")
     asked = bench.durability.make_durable([bench.log])
-    while not (asked.is_released and retired.is_released):
+    while not (asked.is_resolved and retired.is_resolved):
         assert bench.disk.take_step()
     assert bench.values_after_a_power_cut() == [b"first", b"second", b"third"]
 
@@ -221,7 +221,7 @@ def test_whenever_a_retirement_is_cut_short_nothing_that_was_durable_is_lost(ben
     asked = bench.durability.make_durable([bench.log])
     for _ in range(steps):
         bench.disk.take_step()
-    was_durable = asked.is_released
+    was_durable = asked.is_resolved
     found = bench.values_after_a_power_cut()
     assert found[:2] == [b"first", b"second"]
     assert not was_durable or found[2:] == [b"third"]
@@ -234,7 +234,7 @@ def test_log_that_was_cut_off_while_it_was_synced_is_not_durable_up_to_where_it_
     bench.log.truncate_to(1)
     bench.append(b"instead")
     bench.append(b"and more")
-    while not asked.is_released:
+    while not asked.is_resolved:
         bench.disk.take_step()
     assert bench.log.durability.recovery_point <= 1
     assert not bench.log.durability.is_complete
@@ -243,12 +243,12 @@ def test_log_that_was_cut_off_while_it_was_synced_is_not_durable_up_to_where_it_
 def test_own_files_are_not_synced_while_the_log_is_held(bench: Bench) -> None:
     """It is cut off, or moves: what is said to be durable then would be so in the old directory alone."""
     held = start(bench.durability.hold(bench.log))
-    assert held.is_released
+    assert held.is_resolved
     bench.append(LARGE)
     asked = bench.durability.make_durable([bench.log])
     assert not bench.disk.steps
     bench.durability.let_go(bench.log)
-    while not asked.is_released:
+    while not asked.is_resolved:
         assert bench.disk.take_step()
     assert bench.values_after_a_power_cut() == [b"first", LARGE]
 
@@ -257,10 +257,10 @@ def test_whoever_holds_a_log_waits_until_the_syncs_of_its_files_are_over(bench: 
     bench.append(LARGE)
     asked = bench.durability.make_durable([bench.log])
     held = start(bench.durability.hold(bench.log))
-    assert not held.is_released
-    while not asked.is_released:
+    assert not held.is_resolved
+    while not asked.is_resolved:
         bench.disk.take_step()
-    assert held.is_released
+    assert held.is_resolved
     bench.durability.let_go(bench.log)
 
 

@@ -62,7 +62,7 @@ def test_topic_is_as_it_was_or_gone(seed: int, *, is_power_cut: bool) -> None:
         gone = broker.core.topics.delete(topic)
         for _ in range(steps):
             broker.disk.take_step()
-        is_gone = gone.is_released
+        is_gone = gone.is_resolved
         broker.disk.steps.clear()
         (broker.disk.crash if is_power_cut else broker.disk.kill)()
         broker.restart()

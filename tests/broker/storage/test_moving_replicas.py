@@ -76,7 +76,7 @@ class MovingReplica(ReplicaOnMemoryDisk):
         self.until_over(self.durability.make_durable([self.log]))
 
     def until_over(self, task: Task[None]) -> None:
-        while not task.is_released:
+        while not task.is_resolved:
             assert self.step(), "nothing is left to do"
 
     def step(self) -> bool:

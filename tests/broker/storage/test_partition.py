@@ -10,7 +10,7 @@ from harness.manual_clock import ManualClock
 from harness.replica_on_memory_disk import HOME, INDEX, TOPIC, TOPIC_ID, ReplicaOnMemoryDisk
 from oncelog.broker.slices import SLICE_MS, Slices
 from oncelog.broker.storage.partition import WOKEN_AT_ONCE, Partition, ReplicaRole, UnopenedLog
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import DiskError
 from oncelog.log import Appended, LogDigest, LogPoints, Origin, Refused
 from oncelog.records import ControlType, Record, build_batch, check_batch
@@ -204,7 +204,7 @@ def test_crowd_that_waits_for_replicas_is_answered_in_slices() -> None:
         told.append(error)
         crowd.clock._now_ms += 1
 
-    waiting: list[Parked[ErrorCode]] = [Parked() for _ in range(500)]
+    waiting: list[Promise[ErrorCode]] = [Promise() for _ in range(500)]
     for one in waiting:
         one.then(hear)
     crowd.partition.answer([(one, ErrorCode.none) for one in waiting[:WOKEN_AT_ONCE]])

@@ -109,7 +109,7 @@ class Trial:
 
     @property
     def is_cutting(self) -> bool:
-        return self.cut is not None and not self.cut.is_released
+        return self.cut is not None and not self.cut.is_resolved
 
     def follow(self) -> None:
         if self.is_cutting:

@@ -150,10 +150,10 @@ def test_sync_under_way_when_a_truncation_begins_vouches_for_nothing_that_is_cut
     if random.random() < 0.5:
         again = on.durability.make_durable([on.log])
         take_steps(disk, random)
-        assert again.is_released
+        assert again.is_resolved
     is_cut_short = random.random() < 0.5
     take_steps(disk, random, random.randrange(10) if is_cut_short else None)
-    assert is_cut_short or (synced.is_released and cut.is_released)
+    assert is_cut_short or (synced.is_resolved and cut.is_resolved)
     cut.end()
     on.crash()
     assert on.log.log_end_offset == 12 or is_cut_short
@@ -172,9 +172,9 @@ def test_file_of_the_write_ahead_log_that_comes_next_vouches_for_nothing_that_wa
     batch = build_batch([Record(None, b"x")])
     for _ in range(2):
         other.append(batch, check_batch(batch))
-        assert on.durability.make_durable([other]).is_released
+        assert on.durability.make_durable([other]).is_resolved
     on.truncate_to(12)
-    assert on.durability.retire().is_released
+    assert on.durability.retire().is_resolved
     on.crash()
     assert on.log.log_end_offset == 12
 

@@ -117,7 +117,7 @@ class Cluster:
     def take(self, flow: Flow[T]) -> T:
         """Every action is answered at once: the flow does not wait."""
         task = start(flow)
-        assert task.is_released, "a flow of the controller waits for its actions alone"
+        assert task.is_resolved, "a flow of the controller waits for its actions alone"
         return task.value
 
     # The actions

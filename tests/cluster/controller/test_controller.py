@@ -41,7 +41,7 @@ from oncelog.cluster.zookeeper.znodes import (
     encode_reassignments,
     paths,
 )
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.wire import ErrorCode
 from tests.cluster.controllers import SETTINGS, SimulatedCluster
 
@@ -62,8 +62,8 @@ class LosesAnswerToClaim:
         if not isinstance(request, Multi) or self.is_lost:
             return result
         self.is_lost = True
-        lost = Parked()
-        result.then(lambda _: lost.release(ZooKeeperError.CONNECTION_LOSS))
+        lost = Promise()
+        result.then(lambda _: lost.resolve(ZooKeeperError.CONNECTION_LOSS))
         return lost
 
 

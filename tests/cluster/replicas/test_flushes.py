@@ -10,7 +10,7 @@ from oncelog.broker import slices
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.cluster.replicas.replicas import ReplicaOrder
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.replication import LeaderAndIsrState
 from oncelog.replication.follower import HELD_BACK_MS
 from oncelog.wire import ErrorCode
@@ -116,7 +116,7 @@ def test_end_is_named_when_it_is_durable_also_by_who_follows_anew_before_anythin
     flushed.cluster.until(lambda: flushed.is_acknowledged)
 
 
-def order_again(flushed: Flushed, broker: int) -> Parked[list[ErrorCode]]:
+def order_again(flushed: Flushed, broker: int) -> Promise[list[ErrorCode]]:
     """The same leader, under the next epoch."""
     led, both = flushed.led(flushed.slow), (flushed.leader, flushed.follower)
     state = LeaderAndIsrState(flushed.leader, 1, both, 100, 1, both)

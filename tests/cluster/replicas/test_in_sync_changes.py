@@ -84,7 +84,7 @@ def test_an_answer_to_what_was_withdrawn_is_none_to_what_was_asked_since(asking:
     again = asking.changes.ask(change(0))
     asking.controller.answer_last(alter_answer(asking.controller.heard[-1]))
     asking.cluster.until(lambda: len(asking.requests()) == 2)
-    assert not again.is_released
+    assert not again.is_resolved
     asking.controller.answer_last(alter_answer(asking.controller.heard[-1]))
     assert asking.cluster.wait(again).error is ErrorCode.none
 

@@ -80,7 +80,7 @@ def test_a_producer_waits_until_every_replica_in_sync_has_its_records(replicated
     replicated.cluster.rest(100)
     replicated.all_fetch(2, FOLLOWER)
     replicated.all_fetch(1, LAST)
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     assert replicated.partition.log.high_watermark == 1
 
     replicated.all_fetch(2, LAST)
@@ -124,7 +124,7 @@ def test_who_waits_goes_on_waiting_when_the_leader_leads_on_under_a_newer_epoch(
     waiting = replicated.cluster.produce(LEADER, records(b"a"))
     replicated.cluster.rest(100)
     assert replicated.order(1, (LEADER, FOLLOWER)) == [NONE]
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     replicated.all_fetch(1, FOLLOWER, epoch=1)
     assert produced(replicated.cluster.wait(waiting)) == (NONE, 0)
 
@@ -148,7 +148,7 @@ def test_the_high_watermark_stays_while_too_few_are_in_sync() -> None:
     assert one.order(1, (LEADER,)) == [NONE]
     one.cluster.rest(500)
     assert one.partition.log.high_watermark == 0
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     assert produced(one.cluster.wait(waiting))[0] is ErrorCode.request_timed_out
 
 
@@ -176,7 +176,7 @@ def test_a_replica_that_is_to_join_counts_for_the_high_watermark_at_once() -> No
     one.cluster.rest(50)
     one.all_fetch(1, FOLLOWER)
     one.cluster.rest(50)
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     one.all_fetch(1, LAST)
     assert produced(one.cluster.wait(waiting)) == (NONE, 0)
 
@@ -246,7 +246,7 @@ def test_a_replica_that_is_asked_out_counts_until_the_controller_has_said_yes(re
         replicated.all_fetch(1, FOLLOWER)
         replicated.cluster.rest(500)
     assert replicated.asked[0] == ((LEADER, FOLLOWER), 0)
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     replicated.controller.answers[ALTER_PARTITION] = alter_answer
     assert produced(replicated.cluster.wait(waiting)) == (NONE, 0)
 

@@ -239,7 +239,7 @@ def test_an_order_that_brings_no_new_replica_does_not_wait_for_the_disk(ordered:
     assert ordered.cluster.queue.now_ms - before_ms < 100
     order = ordered.controller.sends_order(BROKER, led(BROKER, 0, BOTH, indexes=(1,)))
     ordered.cluster.rest(1_000)
-    assert not order.is_released, "a replica that is new is in the journal first"
+    assert not order.is_resolved, "a replica that is new is in the journal first"
     disk.go_on()
     assert errors_of(ordered.cluster.wait(order)) == [NONE]
 
@@ -326,5 +326,5 @@ def test_broker_that_has_lost_zookeeper_leads_nothing_while_an_order_waits_for_i
     cluster.rest(500)
     waiting = ordered.controller.sends_order(BROKER, led(BROKER, 0, BOTH, topic="new", topic_id=OTHER_ID))
     cluster.rest(25_000)
-    assert not waiting.is_released
+    assert not waiting.is_resolved
     assert ordered.role() is not ReplicaRole.LEADER

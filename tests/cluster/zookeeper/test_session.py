@@ -34,11 +34,11 @@ CONNECTED, DISCONNECTED, EXPIRED = (
 
 def submit_all(world: World, client: ZooKeeper, *requests: Request) -> list[object]:
     """Hand them in together: their results."""
-    parked = [client.submit(request) for request in requests]
-    for one in parked:
+    promises = [client.submit(request) for request in requests]
+    for one in promises:
         one.then(world.heard[client].result)
-    world.until(lambda: all(one.is_released for one in parked))
-    return [one.value for one in parked]
+    world.until(lambda: all(one.is_resolved for one in promises))
+    return [one.value for one in promises]
 
 
 def lose_session(world: World, client: ZooKeeper) -> None:
@@ -187,12 +187,12 @@ def test_results_come_in_the_order_of_the_requests(world):
     client = world.connect()
     world.ask(client, Create("/a"))
     order: list[int] = []
-    parked = [client.submit(SetData("/a", b"", version=number)) for number in range(200)]
-    for number, one in enumerate(parked):
+    promises = [client.submit(SetData("/a", b"", version=number)) for number in range(200)]
+    for number, one in enumerate(promises):
         one.then(lambda _, number=number: order.append(number))
-    world.until(lambda: len(order) == len(parked))
+    world.until(lambda: len(order) == len(promises))
     assert order == list(range(200))
-    assert [one.value.stat.version for one in parked] == list(range(1, 201))
+    assert [one.value.stat.version for one in promises] == list(range(1, 201))
 
 
 def test_watch_hears_the_first_change_and_no_other(world):
@@ -266,13 +266,13 @@ def test_nothing_is_called_back_after_close(world):
     client, other = world.connect(), world.connect()
     submit_all(world, client, Create("/a"), GetData("/a", watch=True))
     world.heard[client].all.clear()
-    parked = client.submit(GetData("/a"))
+    promise = client.submit(GetData("/a"))
     client.close()
     assert isinstance(world.ask(other, SetData("/a", b"1")), Done)
     never = client.submit(GetData("/a"))
     world.ask(other, Exists("/"))
-    assert not parked.is_released
-    assert not never.is_released
+    assert not promise.is_resolved
+    assert not never.is_resolved
     assert world.heard[client].all == []
 
 
@@ -283,7 +283,7 @@ def test_client_may_be_closed_where_it_hears_of_something(world):
     later = client.submit(SetData("/a", b"1"))
     world.until(lambda: client.session_id == 0)
     world.ask(other, Exists("/"))
-    assert not later.is_released
+    assert not later.is_resolved
 
 
 def test_client_may_be_closed_where_it_hears_that_a_request_is_lost(world):
@@ -291,9 +291,9 @@ def test_client_may_be_closed_where_it_hears_that_a_request_is_lost(world):
     first, second = client.submit(Exists("/")), client.submit(Exists("/"))
     first.then(lambda _: client.close())
     world.cut(client)
-    world.until(lambda: first.is_released)
+    world.until(lambda: first.is_resolved)
     assert first.value is ZooKeeperError.CONNECTION_LOSS
-    assert not second.is_released
+    assert not second.is_resolved
 
 
 def test_broken_connection_ends_what_is_under_way_and_not_the_session(world):
@@ -301,11 +301,11 @@ def test_broken_connection_ends_what_is_under_way_and_not_the_session(world):
     session_id, heard = client.session_id, world.heard[client]
     world.ask(client, Create("/mine", is_ephemeral=True))
     heard.all.clear()
-    parked = [client.submit(Create(f"/n{number}")) for number in range(50)]
-    for one in parked:
+    promises = [client.submit(Create(f"/n{number}")) for number in range(50)]
+    for one in promises:
         one.then(heard.result)
     world.cut(client)
-    world.until(lambda: all(one.is_released for one in parked))
+    world.until(lambda: all(one.is_resolved for one in promises))
     # Those that were answered, then the news, then those of which nobody knows.
     index = heard.all.index(DISCONNECTED)
     assert all(isinstance(result, Created) for result in heard.all[:index])

@@ -29,7 +29,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 
 PATHS = ("/a", "/b", "/a/x", "/a/y", "/b/z", "/a/x/1")
 CLIENTS = 2
@@ -118,13 +118,13 @@ class Run:
             self._world.wait(one)
         self._note()
 
-    def _submit(self, client: ZooKeeper) -> list[Parked[Result]]:
+    def _submit(self, client: ZooKeeper) -> list[Promise[Result]]:
         requests = self._draw.batch()
         self.log += requests
-        parked = [client.submit(request) for request in requests]
-        for one in parked:
+        promises = [client.submit(request) for request in requests]
+        for one in promises:
             one.then(self._world.heard[client].result)
-        return parked
+        return promises
 
     def _replace(self, number: int) -> None:
         """A session ends; its ephemeral nodes go in no order that anybody promises."""

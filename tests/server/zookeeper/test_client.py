@@ -30,7 +30,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSessionState,
 )
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.server.zookeeper import Ensemble, RealZooKeeper, ZooKeeperUnreachableError, parse_ensemble
 from oncelog.server.zookeeper.connection import ServerConnection
 
@@ -50,9 +50,9 @@ def client_of(
     return RealZooKeeper(ensemble, session_timeout_ms, connection_timeout_ms, lambda callback: callback())
 
 
-async def of(parked: Parked[Result]) -> Result:
+async def of(promise: Promise[Result]) -> Result:
     found = asyncio.get_running_loop().create_future()
-    parked.then(lambda result: found.done() or found.set_result(result))
+    promise.then(lambda result: found.done() or found.set_result(result))
     return await asyncio.wait_for(found, PATIENCE_MS / 1000)
 
 
@@ -152,9 +152,9 @@ def test_a_thousand_multis_are_under_way_at_the_same_time(run, zookeeper):
         for number in range(1000):
             client.submit(Create(f"/{number}"))
         multis = [Multi((Check("/epoch", 0), SetData(f"/{number}", b"x" * 200, 0))) for number in range(1000)]
-        parked = [client.submit(multi) for multi in multis]
-        await of(parked[-1])
-        for one in parked:
+        promises = [client.submit(multi) for multi in multis]
+        await of(promises[-1])
+        for one in promises:
             assert isinstance(one.value, Results)
             checked, written = one.value.each
             assert checked == Done()

@@ -13,7 +13,7 @@ from typing import Protocol
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.internal_topics import ACTIVE, CLOSED, FAILED, LOADING, CoordinatorState, is_legal
 from oncelog.environment import DiskError
 from oncelog.wire import ErrorCode
@@ -112,8 +112,8 @@ class Elections:
 
     # --- what changes it
 
-    def elected(self, partition: int, epoch: int) -> Parked[None]:
-        """This broker leads the partition under this epoch; released when it is loaded, or the load is overtaken.
+    def elected(self, partition: int, epoch: int) -> Promise[None]:
+        """This broker leads the partition under this epoch; resolved when it is loaded, or the load is overtaken.
 
         What a newer epoch meets is loaded anew. One that is not newer comes late, and says nothing.
         """

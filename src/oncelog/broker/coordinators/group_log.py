@@ -12,7 +12,7 @@ from oncelog.broker.coordinators.elections import Elections
 from oncelog.broker.coordinators.known_brokers import KnownBrokers
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.deadline import Deadline
 from oncelog.coordination.internal_topics import client_error
 from oncelog.environment import Clock
@@ -129,8 +129,8 @@ class GroupLog:
             self._unconfirmed.confirm(index, end_offset)
         return client_error(error)
 
-    async def _in_time(self, committed: Parked[ErrorCode]) -> ErrorCode:
-        if committed.is_released:
+    async def _in_time(self, committed: Promise[ErrorCode]) -> ErrorCode:
+        if committed.is_resolved:
             return committed.value
         deadline = Deadline(self._clock, self._timeout_ms)
         try:

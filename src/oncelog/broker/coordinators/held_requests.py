@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from oncelog.broker.coordinators.producer_ids import OutOfProducerIdsError, ProducerIds
-from oncelog.coordination import Decision, Parked
+from oncelog.coordination import Decision, Promise
 from oncelog.environment import Clock
 from oncelog.transactions import TransactionRecord
 
@@ -22,7 +22,7 @@ class HeldRequests:
     def __init__(self, clock: Clock, producer_ids: ProducerIds) -> None:
         self._clock = clock
         self._producer_ids = producer_ids
-        self._held: dict[str, dict[Parked[None], None]] = {}
+        self._held: dict[str, dict[Promise[None], None]] = {}
 
     async def decide(
         self,
@@ -43,8 +43,8 @@ class HeldRequests:
     def resume(self, transactional_id: str) -> None:
         """Resume the requests that wait for this id."""
         for woken in self._held.pop(transactional_id, ()):
-            if not woken.is_released:
-                woken.release(None)
+            if not woken.is_resolved:
+                woken.resolve(None)
 
     async def _with_producer_ids(
         self, decide: Callable[[], Decision[TransactionRecord, A]]
@@ -58,9 +58,9 @@ class HeldRequests:
 
     async def _wait(self, transactional_id: str, deadline_ms: float) -> None:
         """Wait until the id has settled, or until the deadline."""
-        woken: Parked[None] = Parked()
+        woken: Promise[None] = Promise()
         delay_ms = deadline_ms - self._clock.monotonic_ms()
-        timer = self._clock.call_later(delay_ms, lambda: woken.release(None))
+        timer = self._clock.call_later(delay_ms, lambda: woken.resolve(None))
         self._held.setdefault(transactional_id, {})[woken] = None
         try:
             await woken

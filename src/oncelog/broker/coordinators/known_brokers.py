@@ -10,7 +10,7 @@ from uuid import UUID
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
 from oncelog.broker.view import ClusterView
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.wire import ErrorCode
 
 
@@ -26,8 +26,8 @@ GONE = NoLeader.GONE
 Leader: TypeAlias = int | NoLeader
 """The id of the broker that leads a partition, or why there is none."""
 
-FOR_SURE = Parked.ready(True)
-AT_ONCE: Parked[ErrorCode] = Parked.ready(ErrorCode.none)
+FOR_SURE = Promise.ready(True)
+AT_ONCE: Promise[ErrorCode] = Promise.ready(ErrorCode.none)
 
 
 class MarkersOfProducer(NamedTuple):
@@ -71,14 +71,14 @@ class KnownBrokers(Protocol):
 
     def leader_of(self, topic: str, index: int) -> Leader: ...
 
-    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+    def is_gone(self, topic: str, index: int) -> Promise[bool]:
         """True if there is surely no such partition, or its topic is being deleted.
 
         A broker of a cluster may not have been told of a partition yet.
         """
         ...
 
-    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Promise[Collection[TopicOfOffsets]]:
         """The topics among these that surely are deleted, or being deleted.
 
         A topic without an id may be there again by the time of the answer.
@@ -93,22 +93,22 @@ class KnownBrokers(Protocol):
         """The replica here; None if there is none, or another broker leads the partition."""
         ...
 
-    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Promise[MarkerErrors | None]:
         """Have another broker write markers; what it answered, or None if it did not.
 
         It comes to an end, however the connection fails: markers that come twice do no harm.
         """
         ...
 
-    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Promise[Collection[int] | None]:
         """The producers among these that have a transaction open or decided at any coordinator.
 
         None if a coordinator does not say, or may have changed meanwhile.
         """
         ...
 
-    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
-        """Released with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Promise[ErrorCode]:
+        """Resolved with none when all before this offset, or all that is in this broker's log now, is below the high watermark.
 
         Until then it waits, for an error has to be final: only what ends this broker's leadership
         does so earlier, with not_leader_or_follower.
@@ -133,21 +133,21 @@ class OneBroker:
             return GONE
         return AWAY if partition.is_offline else self._node_id
 
-    def is_gone(self, topic: str, index: int) -> Parked[bool]:
+    def is_gone(self, topic: str, index: int) -> Promise[bool]:
         return FOR_SURE
 
-    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Parked[Collection[TopicOfOffsets]]:
+    def deleted_topics(self, topics: Collection[TopicOfOffsets]) -> Promise[Collection[TopicOfOffsets]]:
         raise AssertionError("a broker that is alone forgets a topic before it is deleted")
 
     def address_of(self, node_id: int, listener: str) -> BrokerAddress | None:
         node = self._view.at(listener).broker(node_id)
         return None if node is None else BrokerAddress(node.host, node.port)
 
-    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Parked[MarkerErrors | None]:
+    def send_markers(self, node_id: int, markers: Sequence[MarkersOfProducer]) -> Promise[MarkerErrors | None]:
         raise AssertionError(f"there is no broker {node_id}")
 
-    def open_transactions_of(self, producer_ids: Collection[int]) -> Parked[Collection[int] | None]:
+    def open_transactions_of(self, producer_ids: Collection[int]) -> Promise[Collection[int] | None]:
         raise AssertionError("every coordinator is here")
 
-    def committed(self, partition: Partition, end_offset: int | None = None) -> Parked[ErrorCode]:
+    def committed(self, partition: Partition, end_offset: int | None = None) -> Promise[ErrorCode]:
         return AT_ONCE

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from oncelog.broker.coordinators.known_brokers import AWAY, GONE, KnownBrokers, Leader, MarkerErrors, MarkersOfProducer
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.environment import Clock
 from oncelog.transactions import MarkersToSend, TopicPartition
 from oncelog.wire import ErrorCode, construct, message_class, message_module
@@ -79,7 +79,7 @@ class MarkerDelivery:
 class _Queued(NamedTuple):
     delivery: MarkerDelivery
     partition: TopicPartition
-    answer: Parked[ErrorCode]
+    answer: Promise[ErrorCode]
 
 
 class MarkerSender:
@@ -90,19 +90,19 @@ class MarkerSender:
         clock: Clock,
         known_brokers: KnownBrokers,
         node_id: int,
-        write_here: Callable[[MarkerDelivery, TopicPartition], Parked[ErrorCode]],
+        write_here: Callable[[MarkerDelivery, TopicPartition], Promise[ErrorCode]],
     ) -> None:
         self._clock = clock
         self._known_brokers = known_brokers
         self._node_id = node_id
         self._write_here = write_here
         self._queues: dict[int, list[_Queued]] = {}
-        self._changed: Parked[None] = Parked()
+        self._changed: Promise[None] = Promise()
 
     def leaders_changed(self) -> None:
         """A partition may have a leader again, or be gone, or what waits for it may be wanted no more."""
-        changed, self._changed = self._changed, Parked()
-        changed.release(None)
+        changed, self._changed = self._changed, Promise()
+        changed.resolve(None)
 
     async def deliver(self, delivery: MarkerDelivery, partitions: Iterable[TopicPartition]) -> bool:
         """Come back when every partition has its marker; False if another coordinator is to see to that."""
@@ -174,10 +174,10 @@ class MarkerSender:
         )
         self.leaders_changed()
 
-    def _marked(self, delivery: MarkerDelivery, partition: TopicPartition, leader: int) -> Parked[ErrorCode]:
+    def _marked(self, delivery: MarkerDelivery, partition: TopicPartition, leader: int) -> Promise[ErrorCode]:
         if leader == self._node_id:
             return self._write_here(delivery, partition)
-        answer: Parked[ErrorCode] = Parked()
+        answer: Promise[ErrorCode] = Promise()
         queued = _Queued(delivery, partition, answer)
         if leader in self._queues:
             self._queues[leader].append(queued)
@@ -201,7 +201,7 @@ class MarkerSender:
                 key = (one.delivery.markers.producer_id, *one.partition)
                 # A broker that did not answer, or not for this partition.
                 unknown = ErrorCode.network_exception
-                one.answer.release(unknown if errors is None else errors.get(key, unknown))
+                one.answer.resolve(unknown if errors is None else errors.get(key, unknown))
         del self._queues[leader]
 
     def _take(self, leader: int) -> list[_Queued]:
@@ -217,7 +217,7 @@ class MarkerSender:
         self._queues[leader] = left
         for one in queued:
             if not one.delivery.is_wanted:
-                one.answer.release(ErrorCode.not_coordinator)
+                one.answer.resolve(ErrorCode.not_coordinator)
         return taken
 
 

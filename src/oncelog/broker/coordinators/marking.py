@@ -13,7 +13,7 @@ from oncelog.broker.coordinators.offsets import CommittedOffsets
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.log import Appended, PartitionLog
 from oncelog.records import ControlType
@@ -67,8 +67,8 @@ class Marking:
             self._offsets.replay_marker(partition.index, producer_id, committed, result.last_offset + 1)
         return _NONE
 
-    def put_first(self, markers: MarkersToSend) -> Parked[bool]:
-        """Released when a decision that is written from then on cannot outlive what the transaction's partitions have now.
+    def put_first(self, markers: MarkersToSend) -> Promise[bool]:
+        """Resolved when a decision that is written from then on cannot outlive what the transaction's partitions have now.
 
         False: it can, for one of them is offline.
         """
@@ -98,7 +98,7 @@ class Marking:
         left: list[TopicPartition] = []
         if len(partitions) < len(markers.partitions):
             left += sorted(markers.partitions.difference((one.topic, one.index) for one in partitions))
-        marked: list[tuple[TopicPartition, Parked[ErrorCode]]] = []
+        marked: list[tuple[TopicPartition, Promise[ErrorCode]]] = []
         for partition in partitions:
             error = self._mark(partition, markers, coordinator_epoch)
             key = partition.topic, partition.index
@@ -128,14 +128,14 @@ class Marking:
             committed=markers.committed,
         )
 
-    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> Parked[ErrorCode]:
-        """Released when every replica has the marker: a Complete record must not outlive it."""
+    def _deliver_here(self, delivery: MarkerDelivery, key: TopicPartition) -> Promise[ErrorCode]:
+        """Resolved when every replica has the marker: a Complete record must not outlive it."""
         partition = self._known_brokers.partition(*key)
         if partition is None:
-            return Parked.ready(ErrorCode.not_leader_or_follower)
+            return Promise.ready(ErrorCode.not_leader_or_follower)
         error = self._mark(partition, delivery.markers, delivery.coordinator_epoch)
         if error is not _NONE:
-            return Parked.ready(error)
+            return Promise.ready(error)
         return self._known_brokers.committed(partition)
 
     def _flush_as_asked(self, logs: Iterable[PartitionLog]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.config.group_configuration import serves_consumer_groups
 from oncelog.broker.coordinators.group_log import GroupLog, Recorded
-from oncelog.coordination import Parked, Task, begin
+from oncelog.coordination import Promise, Task, begin
 from oncelog.environment import Clock, DiskError, Random, Timer
 from oncelog.groups import (
     GroupCoordinator,
@@ -105,7 +105,7 @@ class Memberships:
         error = self.error(request.group)
         if error is not ErrorCode.none:
             return JoinAnswer(error, request.member_id)
-        reply: Parked[JoinAnswer] = Parked()
+        reply: Promise[JoinAnswer] = Promise()
         decision = self._members.join(request, reply, self.now(), self._random.uuid)
         error = self._carry_out(request.group, decision)
         return await reply if error is ErrorCode.none else JoinAnswer(error, request.member_id)
@@ -114,7 +114,7 @@ class Memberships:
         error = self.error(request.group)
         if error is not ErrorCode.none:
             return SyncAnswer(error)
-        reply: Parked[SyncAnswer] = Parked()
+        reply: Promise[SyncAnswer] = Promise()
         error = self._carry_out(request.group, self._members.sync(request, reply, self.now()))
         return await reply if error is ErrorCode.none else SyncAnswer(error)
 
@@ -131,14 +131,14 @@ class Memberships:
         error = self.error(group)
         if error is not ErrorCode.none:
             return LeaveAnswer((), error)
-        reply: Parked[LeaveAnswer] = Parked()
+        reply: Promise[LeaveAnswer] = Promise()
         error = self._carry_out(group, self._members.leave(group, leaving, reply, self.now()))
         return await reply if error is ErrorCode.none else LeaveAnswer((), error)
 
     async def consumer_heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         from oncelog.groups.consumer import HeartbeatAnswer
 
-        reply: Parked[HeartbeatAnswer] = Parked()
+        reply: Promise[HeartbeatAnswer] = Promise()
         decision = self._members.consumer_heartbeat(request, reply, self.now(), self._random.uuid)
         error = self._carry_out(request.group, decision)
         return await reply if error is ErrorCode.none else HeartbeatAnswer(error, "the group could not be recorded")

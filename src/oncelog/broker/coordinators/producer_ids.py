@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 
 from oncelog.broker.storage.journal import Journal, ProducerIdsReserved
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 
 BLOCK_SIZE = 1000
 REFILL_BELOW = 100
@@ -30,7 +30,7 @@ class ProducerIds:
         self._skip = skip
         self._blocks = [first] if first else []
         self._skipped_below = 0
-        self._refill: Parked[None] | None = None
+        self._refill: Promise[None] | None = None
 
     @property
     def blocks(self) -> Sequence[range]:
@@ -49,15 +49,15 @@ class ProducerIds:
         self._see_to_more()
         return block.start
 
-    def available(self) -> Parked[None]:
-        """Released when there are ids. Somebody else who waits may take the last one first."""
+    def available(self) -> Promise[None]:
+        """Resolved when there are ids. Somebody else who waits may take the last one first."""
         if self._blocks:
-            return Parked.ready(None)
-        return self._see_to_more() or Parked.ready(None)
+            return Promise.ready(None)
+        return self._see_to_more() or Promise.ready(None)
 
-    def _see_to_more(self) -> Parked[None] | None:
+    def _see_to_more(self) -> Promise[None] | None:
         if self._refill is None and sum(map(len, self._blocks)) < REFILL_BELOW:
-            refill = self._refill = Parked()
+            refill = self._refill = Promise()
             start(self._fetch(refill))
         return self._refill
 
@@ -77,11 +77,11 @@ class ProducerIds:
         rests = (range(max(block.start, self._skipped_below), block.stop) for block in self._blocks)
         self._blocks = [rest for rest in rests if rest]
 
-    async def _fetch(self, refill: Parked[None]) -> None:
+    async def _fetch(self, refill: Promise[None]) -> None:
         self._blocks.append(await self._next_block())
         self._leave_out()
         self._refill = None
-        refill.release(None)
+        refill.resolve(None)
 
 
 class ReservedBlocks:

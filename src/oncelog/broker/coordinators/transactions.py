@@ -26,7 +26,7 @@ from oncelog.broker.coordinators.transaction_log import TransactionLog
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.topics import TRANSACTION_STATE, Topics
-from oncelog.coordination import Decision, Parked, sleep, start
+from oncelog.coordination import Decision, Promise, sleep, start
 from oncelog.environment import Clock
 from oncelog.records import NO_PRODUCER_ID
 from oncelog.transactions import (
@@ -77,7 +77,7 @@ class Transactions:
         self._held = HeldRequests(clock, producer_ids)
         self._completes_what_is_loaded = False
         self._to_fence: set[str] = set()
-        self._all_fenced: Parked[None] = Parked()
+        self._all_fenced: Promise[None] = Promise()
 
     # --- what handlers ask
 
@@ -248,30 +248,30 @@ class Transactions:
             self._held.resume(transactional_id)
         self.markers.leaders_changed()
 
-    def fence_all(self) -> Parked[None]:
+    def fence_all(self) -> Promise[None]:
         """After a start that may have lost what was acknowledged: no producer goes on as if it had not.
 
-        Call this after `complete_prepared`; released when every producer is fenced.
+        Call this after `complete_prepared`; resolved when every producer is fenced.
         """
         known = tuple(self.coordinator.transactions())
         self._to_fence = {metadata.transactional_id for metadata in known if metadata.status in DECIDED}
         others = [one.transactional_id for one in known if one.transactional_id not in self._to_fence]
         if not self._to_fence:
-            self._all_fenced.release(None)
+            self._all_fenced.resolve(None)
         return start(self._fenced([self._fence(one) for one in others]))
 
-    async def _fenced(self, aborts: Sequence[Parked[ErrorCode]]) -> None:
+    async def _fenced(self, aborts: Sequence[Promise[ErrorCode]]) -> None:
         """The open transactions are to be aborted, not only on the way to that: what comes next may be a clean stop."""
         for abort in aborts:
             await abort
         await self._all_fenced
 
-    def _fence(self, transactional_id: str) -> Parked[ErrorCode]:
+    def _fence(self, transactional_id: str) -> Promise[ErrorCode]:
         decision = self.coordinator.fence(transactional_id, self._now_ms(), self._producer_ids.allocate)
         logger.info("%s: its producer is fenced, for what it was told may be lost", transactional_id)
         if decision.answer.markers is not None:
             return self._carry_out(decision.records[0], decision.answer.markers)
-        return Parked.ready(self._log.append(decision.records[0]))
+        return Promise.ready(self._log.append(decision.records[0]))
 
     def complete_prepared(self) -> None:
         """After a start, once all is loaded: send the markers of every decided transaction, those that were sent before
@@ -296,8 +296,8 @@ class Transactions:
 
     # --- the steps
 
-    def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Parked[ErrorCode]:
-        """End a transaction; released once the decision is durable, or with what keeps it from being so.
+    def _carry_out(self, record: TransactionRecord, markers: MarkersToSend) -> Promise[ErrorCode]:
+        """End a transaction; resolved once the decision is durable, or with what keeps it from being so.
 
         It goes on whether or not somebody waits. Its markers go out behind the answer.
         """
@@ -374,7 +374,7 @@ class Transactions:
             self._to_fence.remove(transactional_id)
             self._fence(transactional_id)
             if not self._to_fence:
-                self._all_fenced.release(None)
+                self._all_fenced.resolve(None)
 
     def _let_go(self, transactional_id: str) -> None:
         """Drop the held decision. Requests that wait for the id are decided again."""

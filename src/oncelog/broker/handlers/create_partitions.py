@@ -18,7 +18,7 @@ from oncelog.broker.storage.auto_creation import PARTITIONS_MAX
 from oncelog.broker.storage.journal import Change, Changes, TopicGrown
 from oncelog.broker.storage.own_topics import OwnTopics
 from oncelog.broker.storage.topics import NO_SUCH_TOPIC, Topic, replicas_problem
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Clock
 from oncelog.log import has_room_for
 from oncelog.wire import ErrorCode
@@ -56,7 +56,7 @@ class Budget:
 
 def _grow(
     changes: Changes, node_id: int, own_topics: OwnTopics, request: Request, asked: Any, budget: Budget
-) -> Parked[Outcome]:
+) -> Promise[Outcome]:
     def decide() -> Change[Outcome]:
         topic = own_topics.named(asked.name)
         if topic is None or own_topics.is_being_deleted(asked.name):

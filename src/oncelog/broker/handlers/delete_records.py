@@ -16,7 +16,7 @@ from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.deadline import Deadline
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
@@ -99,11 +99,11 @@ async def _reached(topics: Topics, key: tuple[str, int], offset: int, deadline: 
 
 
 async def _moves(partition: Partition, deadline: Deadline) -> None:
-    moved: Parked[None] = Parked()
+    moved: Promise[None] = Promise()
 
     def wake() -> None:
-        if not moved.is_released:
-            moved.release(None)
+        if not moved.is_resolved:
+            moved.resolve(None)
 
     partition.watch(wake)
     try:

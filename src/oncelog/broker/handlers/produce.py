@@ -25,7 +25,7 @@ from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topic, Topics
 from oncelog.broker.view import ClusterView
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.deadline import Deadline
 from oncelog.environment import Clock, RefusedError, Workers
 from oncelog.log import Appended, Origin, PartitionLog, Refused
@@ -92,7 +92,7 @@ async def handle(
     problem = _transactional_problem(request, transactional.values()) if transactional else None
     if problem is not None:
         return await _answer(topics, view, request, turn, _every(request, problem))
-    replicating: dict[Key, Parked[ErrorCode]] = {}
+    replicating: dict[Key, Promise[ErrorCode]] = {}
     for part in _parts(checked):
         if transactional:
             outside = await _refused_by_coordinator(verification, request, part)
@@ -234,7 +234,7 @@ def _append_all(
     request: Request,
     checked: Mapping[Key, Checked],
     results: Results,
-    replicating: dict[Key, Parked[ErrorCode]],
+    replicating: dict[Key, Promise[ErrorCode]],
 ) -> list[PartitionLog]:
     """Append the batches, say what became of each, and return the logs that `flush.messages` wants on disk now.
 
@@ -277,7 +277,7 @@ def _append_all(
 
 
 async def _replicated(
-    clock: Clock, checked: Mapping[Key, Checked], replicating: Mapping[Key, Parked[ErrorCode]], timeout_ms: float
+    clock: Clock, checked: Mapping[Key, Checked], replicating: Mapping[Key, Promise[ErrorCode]], timeout_ms: float
 ) -> Results:
     """Wait until every replica that is in sync has the batches; return those of which that is not certain, and why."""
     deadline = Deadline(clock, timeout_ms)

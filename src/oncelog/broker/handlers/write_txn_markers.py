@@ -18,14 +18,14 @@ from oncelog.broker.slices import Turn
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.transactions import TopicPartition
 from oncelog.wire import ErrorCode
 
 Errors = dict[TopicPartition, ErrorCode]
 Write = Callable[[Partition, RequestedMarker], ErrorCode]
-Replicating = dict[TopicPartition, Parked[ErrorCode]]
+Replicating = dict[TopicPartition, Promise[ErrorCode]]
 
 
 async def handle(

@@ -29,7 +29,7 @@ from oncelog.broker.storage.journal import (
     TopicConfigured,
 )
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
@@ -141,7 +141,7 @@ def _with_items(current: str | None, step: Alteration, table: Mapping[str, Setti
     return ",".join(dict.fromkeys([*items, *named]))
 
 
-AlterOne = Callable[[int, str, Alter], Parked[Outcome]]
+AlterOne = Callable[[int, str, Alter], Promise[Outcome]]
 
 
 async def alter_each(clock: Clock, resources: Iterable[tuple[int, str, Alter]], alter_one: AlterOne) -> list[Outcome]:
@@ -278,7 +278,7 @@ class OwnAlterations:
     def alter_one(self, *, validate_only: bool) -> AlterOne:
         return partial(self._alter, validate_only)
 
-    def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Parked[Outcome]:
+    def _alter(self, validate_only: bool, kind: int, name: str, alter: Alter) -> Promise[Outcome]:
         def decide() -> Change[Outcome]:
             try:
                 change = self._decide(kind, name, alter)

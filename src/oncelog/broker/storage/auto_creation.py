@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from oncelog.broker.config.configuration import Settings
 from oncelog.broker.slices import Turn
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS, INTERNAL_TOPICS, TRANSACTION_STATE, Topics
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 from oncelog.wire.topic_names import name_problem
@@ -37,7 +37,7 @@ class AutoTopicCreation:
         self._settings = settings
         self._topics = topics
 
-    def create_internal(self, name: str) -> Parked[ErrorCode]:
+    def create_internal(self, name: str) -> Promise[ErrorCode]:
         """Make the coordinator topic of this name if it is not there. Errors: those of `Topics.create`."""
         return self._topics.create(name, self.internal_partition_count(name), self._internal_configs(name))
 
@@ -68,7 +68,7 @@ class AutoTopicCreation:
         """
         topics_max = max(PARTITIONS_MAX // self._settings.number("num.partitions"), 1)
         turn = Turn(self._clock)
-        under_way: dict[str, Parked[ErrorCode]] = {}
+        under_way: dict[str, Promise[ErrorCode]] = {}
         for name in names:
             made = self._create(name)
             if made is not None:
@@ -79,7 +79,7 @@ class AutoTopicCreation:
                 await turn.rest()
         return {name: await made for name, made in under_way.items()}
 
-    def _create(self, name: str) -> Parked[ErrorCode] | None:
+    def _create(self, name: str) -> Promise[ErrorCode] | None:
         if self._topics.named(name) is not None:
             return None
         if name in INTERNAL_TOPICS:
@@ -91,4 +91,4 @@ class AutoTopicCreation:
         was_deleted = self._topics.tell_of_deletion(name)
         made = self._topics.create(name, self._settings.number("num.partitions"), {})
         # As by Kafka 4, who had the one before hears of its end before there is another one.
-        return Parked.ready(ErrorCode.unknown_topic_or_partition) if was_deleted else made
+        return Promise.ready(ErrorCode.unknown_topic_or_partition) if was_deleted else made

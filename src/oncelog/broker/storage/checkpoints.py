@@ -9,7 +9,7 @@ from oncelog.broker.slices import Slices
 from oncelog.broker.storage.journal import Journal
 from oncelog.broker.storage.partition import Partition
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Disk, DiskError
 from oncelog.log import (
     LogDigest,
@@ -105,13 +105,13 @@ class Checkpoints:
         self._journal = journal
         self._survives = survives
         self._last = {} if last is None else last.aborted
-        self._under_way: Parked[None] = Parked.ready(None)
-        self._next: Parked[None] | None = None
+        self._under_way: Promise[None] = Promise.ready(None)
+        self._next: Promise[None] | None = None
 
-    def write(self) -> Parked[None]:
-        """Write what is so from now on; release when it is on disk."""
+    def write(self) -> Promise[None]:
+        """Write what is so from now on; resolves when it is on disk."""
         if self._next is None:
-            self._next = Parked()
+            self._next = Promise()
             start(self._write(self._next))
         return self._next or self._under_way
 
@@ -127,7 +127,7 @@ class Checkpoints:
                 raise
             self.write_now()
 
-    async def _write(self, written: Parked[None]) -> None:
+    async def _write(self, written: Promise[None]) -> None:
         await self._under_way
         self._under_way, self._next = written, None
         is_written = False
@@ -139,16 +139,16 @@ class Checkpoints:
             if is_written:
                 self._last = checkpoint.digests
                 checkpoint.confirm_starts()
-        written.release(None)
+        written.resolve(None)
 
-    def _in_background(self, work: Callable[[], None]) -> Parked[bool]:
-        over: Parked[bool] = Parked()
+    def _in_background(self, work: Callable[[], None]) -> Promise[bool]:
+        over: Promise[bool] = Promise()
 
         def done(error: DiskError | None) -> None:
             if error is None:
-                over.release(True)
+                over.resolve(True)
             elif self._survives(error):
-                over.release(False)
+                over.resolve(False)
 
         self._disk.in_background(work, done)
         return over

@@ -11,7 +11,7 @@ from oncelog.broker.slices import Slices, beside
 from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.topics import Topics
-from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.coordination import Promise, Task, sleep, start
 from oncelog.environment import Clock, Disk, DiskError, DiskFullError, RefusedError, Syncable, Workers
 from oncelog.log import DamagedLogError, PartitionLog
 from oncelog.log.compaction import Cleaning, CleaningSync, CleaningWork, UncleanableError
@@ -154,15 +154,15 @@ class LogCleaner:
                     if not await self._sync(files):
                         return
 
-    def _sync(self, files: Sequence[Syncable]) -> Parked[bool]:
-        """Release when the files are durable, or with False when their directory is offline."""
-        durable: Parked[bool] = Parked()
+    def _sync(self, files: Sequence[Syncable]) -> Promise[bool]:
+        """Resolve when the files are durable, or with False when their directory is offline."""
+        durable: Promise[bool] = Promise()
 
         def synced(error: DiskError | None) -> None:
             if error is None:
-                durable.release(True)
+                durable.resolve(True)
             elif self._survives(error):
-                durable.release(False)
+                durable.resolve(False)
 
         self._disk.sync(files, synced)
         return durable

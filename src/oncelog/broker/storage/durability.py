@@ -18,7 +18,7 @@ from functools import partial
 from uuid import UUID
 
 from oncelog.broker.storage.group_sync import GroupSync
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Disk, DiskError, Syncable
 from oncelog.log import (
     DataDirectory,
@@ -36,7 +36,7 @@ TAIL_BYTES_MAX = 64 * 1024
 """More than this is not worth writing twice."""
 WRITE_AHEAD_BYTES_MAX = 16 * 1024 * 1024
 
-_KEPT, _LOST = Parked.ready(True), Parked.ready(False)
+_KEPT, _LOST = Promise.ready(True), Promise.ready(False)
 
 
 class _Generation:
@@ -66,7 +66,7 @@ class _SyncsUnderWay:
 
     def __init__(self) -> None:
         self.count = 0
-        self.over: Parked[None] = Parked()
+        self.over: Promise[None] = Promise()
 
 
 class Durability:
@@ -91,13 +91,13 @@ class Durability:
         self._has_decisions = has_decisions
         self._current = _Generation(WriteAheadLog(disk, directories.home, number))
         self._retiring: _Generation | None = None
-        self._held: dict[PartitionLog, Parked[None]] = {}
+        self._held: dict[PartitionLog, Promise[None]] = {}
         self._in_place: dict[PartitionLog, _SyncsUnderWay] = {}
-        self._retired: Parked[None] = Parked.ready(None)
+        self._retired: Promise[None] = Promise.ready(None)
         self._write_ahead_syncs = GroupSync(self._begin_write_ahead_sync)
 
-    def make_durable(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
-        """Release when everything that is in the logs now would survive a power cut, with True.
+    def make_durable(self, logs: Iterable[PartitionLog]) -> Promise[bool]:
+        """Resolve when everything that is in the logs now would survive a power cut, with True.
 
         False: the directory of one of them is offline, and it was not durable before. The others are durable all the same.
         """
@@ -135,15 +135,15 @@ class Durability:
             are_kept &= await files
         return are_kept
 
-    def _sync_tails(self, journaled: Sequence[tuple[PartitionLog, SyncPoint]]) -> Parked[bool]:
+    def _sync_tails(self, journaled: Sequence[tuple[PartitionLog, SyncPoint]]) -> Promise[bool]:
         """Sync what the write-ahead log has of these logs: they know of it before those who wait go on."""
         synced = self._sync_write_ahead()
         for log, point in journaled:
             synced.then(partial(_is_journaled, log, point))
         return synced
 
-    def put_first(self, logs: Iterable[PartitionLog]) -> Parked[bool]:
-        """Release when no decision that is written from then on can survive a power cut without what is in the logs now.
+    def put_first(self, logs: Iterable[PartitionLog]) -> Promise[bool]:
+        """Resolve when no decision that is written from then on can survive a power cut without what is in the logs now.
 
         False: it can, for the directory of one of them is offline.
         """
@@ -154,8 +154,8 @@ class Durability:
         """Have the write-ahead log's file outlive this process with all that the log has taken. Raises DiskError."""
         self._current.write_ahead.write_out()
 
-    def retire(self) -> Parked[None]:
-        """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; release when it is done."""
+    def retire(self) -> Promise[None]:
+        """Sync every log whose tail is only in the write-ahead log, and begin a new file of that; resolves when it is done."""
         if self._retiring is None and self._current.logs:
             retiring = self._retiring = self._current
             before = retiring.write_ahead
@@ -259,11 +259,11 @@ class Durability:
         offline = self._directories.offline
         return bool(offline) and self._directories.of_path(log.directory) in offline
 
-    def _sync_write_ahead(self) -> Parked[bool]:
+    def _sync_write_ahead(self) -> Promise[bool]:
         """Sync every entry so far: one is worth nothing without those before it."""
         return self._write_ahead_syncs.next()
 
-    def _begin_write_ahead_sync(self) -> Parked[bool]:
+    def _begin_write_ahead_sync(self) -> Promise[bool]:
         files: list[Syncable] = []
         for generation in (self._retiring, self._current):
             if generation is not None:
@@ -279,12 +279,12 @@ class Durability:
         """
         while (held := self._held.get(log)) is not None:
             await held
-        self._held[log] = Parked()
+        self._held[log] = Promise()
         while (under_way := self._in_place.get(log)) is not None:
             await under_way.over
 
     def let_go(self, log: PartitionLog) -> None:
-        self._held.pop(log).release(None)
+        self._held.pop(log).resolve(None)
 
     async def _sync_in_place(self, logs: Sequence[PartitionLog]) -> bool:
         """Sync the logs' own files; for logs of decisions, have the write-ahead log vouch for it.
@@ -306,7 +306,7 @@ class Durability:
         under_way.count -= 1
         if not under_way.count:
             del self._in_place[log]
-            under_way.over.release(None)
+            under_way.over.resolve(None)
 
     async def _sync_own_files(self, logs: Sequence[PartitionLog]) -> bool:
         asked = len(logs)
@@ -351,23 +351,23 @@ class Durability:
             return {}
         return points if await self._sync(files) else {}
 
-    def _sync(self, files: list[Syncable]) -> Parked[bool]:
-        """Release when the files are durable, or with False when their directory is offline."""
-        durable: Parked[bool] = Parked()
+    def _sync(self, files: list[Syncable]) -> Promise[bool]:
+        """Resolve when the files are durable, or with False when their directory is offline."""
+        durable: Promise[bool] = Promise()
         self._disk.sync(files, partial(self._done, durable))
         return durable
 
-    def _in_background(self, work: Callable[[], None]) -> Parked[bool]:
-        over: Parked[bool] = Parked()
+    def _in_background(self, work: Callable[[], None]) -> Promise[bool]:
+        over: Promise[bool] = Promise()
         self._disk.in_background(work, partial(self._done, over))
         return over
 
-    def _done(self, over: Parked[bool], error: DiskError | None) -> None:
+    def _done(self, over: Promise[bool], error: DiskError | None) -> None:
         """Never, if the broker does not go on: no answer is better than a false one."""
         if error is None:
-            over.release(True)
+            over.resolve(True)
         elif self._survives(error):
-            over.release(False)
+            over.resolve(False)
 
 
 def _is_journaled(log: PartitionLog, point: SyncPoint, _: bool) -> None:

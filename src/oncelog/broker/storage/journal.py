@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar, get_args
 from uuid import UUID
 
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import Disk, DiskError
 from oncelog.records import crc32c
 
@@ -175,7 +175,7 @@ def may_be_torn(data: bytes, position: int, boot_id: str) -> bool:
 class Journal:
     """Appends records and makes them durable; `load` gives back what there is.
 
-    `on_failure` is told of a disk that cannot keep a record; those who wait for it stay parked.
+    `on_failure` is told of a disk that cannot keep a record; those who wait for it go on waiting.
     """
 
     def __init__(self, disk: Disk, directory: str, on_failure: Callable[[DiskError], None]) -> None:
@@ -219,16 +219,16 @@ class Journal:
             f"{self._path} is damaged at byte {position}, and {known_bytes} bytes were durable: restore it from a copy"
         )
 
-    def write(self, records: Sequence[MetadataRecord]) -> Parked[None]:
-        """Write records; release when they are durable. A crash may keep the first of them only."""
+    def write(self, records: Sequence[MetadataRecord]) -> Promise[None]:
+        """Write records; resolves when they are durable. A crash may keep the first of them only."""
         self._file.append([encode_line(record) for record in records])
-        durable: Parked[None] = Parked()
+        durable: Promise[None] = Promise()
         end = self._file.size_bytes
 
         def synced(error: DiskError | None) -> None:
             if error is None:
                 self.durable_bytes = max(self.durable_bytes, end)
-                durable.release(None)
+                durable.resolve(None)
             else:
                 self._on_failure(error)
 
@@ -257,7 +257,7 @@ class Change(Generic[T]):
     """
 
     records: Sequence[MetadataRecord]
-    carry_out: Callable[[], T | Parked[T]]
+    carry_out: Callable[[], T | Promise[T]]
 
     @classmethod
     def none(cls, answer: T) -> Change[T]:
@@ -269,12 +269,12 @@ class Changes:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._waiting: deque[tuple[Callable[[], Change[Any]], Parked[Any]]] = deque()
+        self._waiting: deque[tuple[Callable[[], Change[Any]], Promise[Any]]] = deque()
         self._is_under_way = False
 
-    def make(self, decide: Callable[[], Change[T]]) -> Parked[T]:
+    def make(self, decide: Callable[[], Change[T]]) -> Promise[T]:
         """Decide when every change before is carried out; release with the answer when this one is."""
-        made: Parked[T] = Parked()
+        made: Promise[T] = Promise()
         self._waiting.append((decide, made))
         if not self._is_under_way:
             start(self._make_all())
@@ -289,5 +289,5 @@ class Changes:
             if change.records:
                 await self._journal.write(change.records)
             answer = change.carry_out()
-            made.release(await answer if isinstance(answer, Parked) else answer)
+            made.resolve(await answer if isinstance(answer, Promise) else answer)
         self._is_under_way = False

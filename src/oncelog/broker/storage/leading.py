@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.log import PartitionLog, Refused
 from oncelog.wire import ErrorCode
 
@@ -63,8 +63,8 @@ class Leading(Protocol):
         """The follower that a consumer in this rack is to read from (KIP-392); None if it stays here."""
         ...
 
-    def committed(self, offset: int) -> Parked[ErrorCode]:
-        """Released when everything below the offset is below the high watermark.
+    def committed(self, offset: int) -> Promise[ErrorCode]:
+        """Resolved when everything below the offset is below the high watermark.
 
         With an error when that is not certain any more: not_leader_or_follower, not_enough_replicas_after_append.
         """
@@ -114,7 +114,7 @@ class SoleReplica(_OneReplica):
     def refuses(self) -> Refused | None:
         return None
 
-    def committed(self, offset: int) -> Parked[ErrorCode]:
+    def committed(self, offset: int) -> Promise[ErrorCode]:
         return _COMMITTED
 
 
@@ -129,9 +129,9 @@ class NotLeading(_OneReplica):
     def refuses(self) -> Refused | None:
         return self._partition.refused(ErrorCode.not_leader_or_follower)
 
-    def committed(self, offset: int) -> Parked[ErrorCode]:
+    def committed(self, offset: int) -> Promise[ErrorCode]:
         return _NOT_LED
 
 
-_COMMITTED = Parked.ready(ErrorCode.none)
-_NOT_LED = Parked.ready(ErrorCode.not_leader_or_follower)
+_COMMITTED = Promise.ready(ErrorCode.none)
+_NOT_LED = Promise.ready(ErrorCode.not_leader_or_follower)

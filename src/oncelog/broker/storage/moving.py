@@ -15,7 +15,7 @@ from oncelog.broker.storage.checkpoints import Checkpoints
 from oncelog.broker.storage.durability import Durability
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.broker.storage.topics import Topic, Topics
-from oncelog.coordination import Parked, Task, sleep, start
+from oncelog.coordination import Promise, Task, sleep, start
 from oncelog.environment import Clock, Disk, DiskError, Random, Syncable
 from oncelog.log import (
     PARTITION_METADATA,
@@ -57,7 +57,7 @@ NEXT = {
 
 
 class Move:
-    """One log on its way to `log_directory`. `over` is released when it is there, or will not go there.
+    """One log on its way to `log_directory`. `over` is resolved when it is there, or will not go there.
 
     `is_cut`: the log was cut off, and what was copied of it counts no more.
     """
@@ -69,7 +69,7 @@ class Move:
         self.name = name
         self.log_directory = log_directory
         self.future = future
-        self.over: Parked[None] = Parked()
+        self.over: Promise[None] = Promise()
         self.is_called_off = False
         self.is_cut = False
         self._state = MoveState.WAITING
@@ -85,7 +85,7 @@ class Move:
         assert state in NEXT[self._state], f"{self._state} is not followed by {state}"
         self._state = state
         if state is MoveState.OVER:
-            self.over.release(None)
+            self.over.resolve(None)
 
 
 class LogMoves:
@@ -151,7 +151,7 @@ class LogMoves:
         log.on_cut = move.log_is_cut
         self._moves[key] = move
         logger.info("%s moves to %s", log.name, log_directory)
-        if self._task is None or self._task.is_released:
+        if self._task is None or self._task.is_resolved:
             self._task = start(self._run())
 
     def _new_future(self, log: PartitionLog, log_directory: str) -> FutureLog:
@@ -337,8 +337,8 @@ class LogMoves:
 
 async def _synced(disk: Disk, files: Sequence[Syncable]) -> None:
     """Raises DiskError if they cannot be made durable."""
-    over: Parked[DiskError | None] = Parked()
-    disk.sync(files, over.release)
+    over: Promise[DiskError | None] = Promise()
+    disk.sync(files, over.resolve)
     error = await over
     if error is not None:
         raise error

@@ -12,7 +12,7 @@ from oncelog.broker.storage.journal import Journal, TopicCreated, TopicDeleted
 from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.partition import Partition, UnopenedLog
 from oncelog.broker.storage.topics import OpenLog, Topic, Topics, configure_logs
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.environment import DiskError, Random
 from oncelog.wire import ErrorCode
 
@@ -34,8 +34,8 @@ class OwnTopics(Topics):
         leader_epoch: int,
         settings: Settings,
         open_log: OpenLog,
-        before_deletion: Callable[[Topic], Parked[None]],
-        after_deletion: Callable[[str, int], Parked[None]],
+        before_deletion: Callable[[Topic], Promise[None]],
+        after_deletion: Callable[[str, int], Promise[None]],
         on_made: Callable[[Topic], None],
         delete_unopened: Callable[[Topic, int, UnopenedLog], None],
         survives: Callable[[DiskError], bool],
@@ -46,9 +46,9 @@ class OwnTopics(Topics):
         self._before_deletion = before_deletion
         self._after_deletion = after_deletion
         self._on_made = on_made
-        self._being_made: dict[str, Parked[ErrorCode]] = {}
-        self._growing: dict[UUID, Parked[None]] = {}
-        self._names_in_use: dict[str, Parked[None]] = {}
+        self._being_made: dict[str, Promise[ErrorCode]] = {}
+        self._growing: dict[UUID, Promise[None]] = {}
+        self._names_in_use: dict[str, Promise[None]] = {}
         self._untold: dict[str, None] = {}
         """Names of topics that were deleted, the newest last, and that nobody has asked for since."""
 
@@ -64,13 +64,13 @@ class OwnTopics(Topics):
         del self._untold[name]
         return True
 
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
-        """Release when it is there."""
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Promise[ErrorCode]:
+        """Resolve when it is there."""
         self._untold.pop(name, None)
         if name in self._by_name:
-            return Parked.ready(ErrorCode.none)
+            return Promise.ready(ErrorCode.none)
         if name not in self._being_made:
-            made = self._being_made[name] = Parked()
+            made = self._being_made[name] = Promise()
             start(self._create(name, partition_count, dict(configs), made))
             return made
         return self._being_made[name]
@@ -81,7 +81,7 @@ class OwnTopics(Topics):
             if name in self._being_made:
                 await self._being_made[name]
 
-    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Parked[ErrorCode]) -> None:
+    async def _create(self, name: str, partition_count: int, configs: dict[str, str], made: Promise[ErrorCode]) -> None:
         # The directories of the one before have its name until they are gone.
         while (before := self._being_deleted.get(name) or self._names_in_use.get(name)) is not None:
             await before
@@ -93,7 +93,7 @@ class OwnTopics(Topics):
         logger.info("topic %s is there, with %d partitions", name, partition_count)
         self._on_made(self._by_name[name])
         del self._being_made[name]
-        made.release(ErrorCode.none)
+        made.resolve(ErrorCode.none)
 
     def replay_created(self, record: TopicCreated) -> Iterator[None]:
         """Open a topic's logs, one each step. Raises SettingError for a configuration that is not allowed."""
@@ -112,13 +112,13 @@ class OwnTopics(Topics):
         self._by_id[topic.topic_id] = topic
         self.version += 1
 
-    def grow(self, topic: Topic, partition_count: int) -> Parked[None]:
+    def grow(self, topic: Topic, partition_count: int) -> Promise[None]:
         """Give a topic as many partitions; the journal says so already. It is not deleted before they are there."""
-        grown = self._growing[topic.topic_id] = Parked()
+        grown = self._growing[topic.topic_id] = Promise()
         start(self._grow(topic, partition_count, grown))
         return grown
 
-    async def _grow(self, topic: Topic, partition_count: int, grown: Parked[None]) -> None:
+    async def _grow(self, topic: Topic, partition_count: int, grown: Promise[None]) -> None:
         opened: list[Partition] = []
         await self._slices.run(self._open(topic, len(topic.partitions), partition_count, opened))
         # It may have been given other settings meanwhile.
@@ -129,17 +129,17 @@ class OwnTopics(Topics):
         self.version += 1
         logger.info("topic %s has %d partitions now", topic.name, partition_count)
         del self._growing[topic.topic_id]
-        grown.release(None)
+        grown.resolve(None)
 
-    def delete(self, topic: Topic) -> Parked[None]:
+    def delete(self, topic: Topic) -> Promise[None]:
         """Delete a topic and its files; readers that wait for it are woken and find it gone."""
         if topic.name in self._being_deleted:
             return self._being_deleted[topic.name]
-        gone = self._being_deleted[topic.name] = Parked()
+        gone = self._being_deleted[topic.name] = Promise()
         start(self._delete(topic, gone))
         return gone
 
-    async def _delete(self, topic: Topic, gone: Parked[None]) -> None:
+    async def _delete(self, topic: Topic, gone: Promise[None]) -> None:
         await self._before_deletion(topic)
         await self._journal.write([TopicDeleted(name=topic.name)])
         if topic.topic_id in self._growing:
@@ -154,12 +154,12 @@ class OwnTopics(Topics):
         await self._slices.run(self._remove(topic))
         # A topic is made under this name when nothing of this one can come back.
         logger.info("topic %s is deleted", topic.name)
-        free = self._names_in_use[topic.name] = Parked()
+        free = self._names_in_use[topic.name] = Promise()
         del self._being_deleted[topic.name]
-        gone.release(None)
+        gone.resolve(None)
         await self._after_deletion(topic.name, partition_count)
         del self._names_in_use[topic.name]
-        free.release(None)
+        free.resolve(None)
 
     def _remove(self, topic: Topic) -> Iterator[None]:
         """Delete the partitions, and let go of each: to free ten thousand at once takes long."""

@@ -10,7 +10,7 @@ from uuid import UUID
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.leading import Leading, NotLeading, SoleReplica
 from oncelog.broker.view import UNKNOWN
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import DiskError
 from oncelog.log import Appended, DataDirectory, LogDigest, LogPoints, Origin, PartitionLog, Refused
 from oncelog.records import BatchHeader, ControlType
@@ -298,7 +298,7 @@ class Partition:
                 yield
         self._waking = Waking.NOT
 
-    def answer(self, waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> None:
+    def answer(self, waiting: Sequence[tuple[Promise[ErrorCode], ErrorCode]]) -> None:
         """Answer those who wait for replicas within this call; a crowd, each of which may have more to write, in slices."""
         told = _told(waiting)
         if len(waiting) > WOKEN_AT_ONCE:
@@ -322,7 +322,7 @@ class Partition:
             self._grown()
 
 
-def _told(waiting: Sequence[tuple[Parked[ErrorCode], ErrorCode]]) -> Iterator[None]:
+def _told(waiting: Sequence[tuple[Promise[ErrorCode], ErrorCode]]) -> Iterator[None]:
     for one, error in waiting:
-        one.release(error)
+        one.resolve(error)
         yield

@@ -13,7 +13,7 @@ from oncelog.broker.config.setting import Value, items_of
 from oncelog.broker.slices import Slices
 from oncelog.broker.storage.log_settings import log_config
 from oncelog.broker.storage.partition import Partition, ReplicaRole, UnopenedLog
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import DiskError
 from oncelog.log import DamagedLogError, DataDirectory, LogConfig, PartitionLog
 from oncelog.records import Codec, Form
@@ -118,7 +118,7 @@ class Topics(ABC):
         """How often a topic was made, deleted or given more partitions since the start."""
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[UUID, Topic] = {}
-        self._being_deleted: dict[str, Parked[None]] = {}
+        self._being_deleted: dict[str, Promise[None]] = {}
 
     def __iter__(self) -> Iterator[Topic]:
         return iter(self._by_name.values())
@@ -214,7 +214,7 @@ class Topics(ABC):
         return False
 
     @abstractmethod
-    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Parked[ErrorCode]:
+    def create(self, name: str, partition_count: int, configs: Mapping[str, str]) -> Promise[ErrorCode]:
         """Make a topic unless it is there. The caller has checked name, count and configs.
 
         Errors: leader_not_available, if it is made and not here yet; others say why it cannot be made.

@@ -50,7 +50,7 @@ from oncelog.cluster.zookeeper.znodes import (
     encode_controller_epoch,
     paths,
 )
-from oncelog.coordination import Flow, Parked, start
+from oncelog.coordination import Flow, Promise, start
 from oncelog.wire import ErrorCode
 
 logger = logging.getLogger("oncelog.cluster.controller")
@@ -133,15 +133,15 @@ class Controller:
     ) -> dict[AskedPartition, IsrResult] | ErrorCode:
         """Looks topic ids up only when the event is served: a controller that is still loading knows them by then."""
 
-        async def serve(term: ControllerTerm, answer: Parked[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
+        async def serve(term: ControllerTerm, answer: Promise[dict[AskedPartition, IsrResult] | ErrorCode]) -> None:
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
             if problem is not None:
-                answer.release(problem)
+                answer.resolve(problem)
                 return
             names = {asked: _named(term.context, asked) for asked in wanted}
             known = {named: wanted[asked] for asked, named in names.items() if named is not None}
             results = await alter_partitions(term.context, broker_id, known, version)
-            answer.release(
+            answer.resolve(
                 {
                     asked: ErrorCode.unknown_topic_id if named is None else results[named]
                     for asked, named in names.items()
@@ -158,9 +158,9 @@ class Controller:
             "ControlledShutdown", lambda context: shut_down(context, broker_id, broker_epoch), refused
         )
 
-    def all_told(self) -> Parked[None]:
-        """Released when every broker has answered what this controller has sent; at once where this broker is none."""
-        return Parked.ready(None) if self._term is None else self._term.all_told()
+    def all_told(self) -> Promise[None]:
+        """Resolved when every broker has answered what this controller has sent; at once where this broker is none."""
+        return Promise.ready(None) if self._term is None else self._term.all_told()
 
     async def elect_leaders(self, partitions: list[TopicPartition], election_type: ElectionType) -> ElectionAnswers:
         not_controller = ApiError(ErrorCode.not_controller)
@@ -179,19 +179,19 @@ class Controller:
         """None asks for all that are under way."""
 
         async def serve(
-            term: ControllerTerm, answer: Parked[dict[TopicPartition, ReplicaAssignment] | ErrorCode]
+            term: ControllerTerm, answer: Promise[dict[TopicPartition, ReplicaAssignment] | ErrorCode]
         ) -> None:
-            answer.release(listed_reassignments(term.context, partitions))
+            answer.resolve(listed_reassignments(term.context, partitions))
 
         return await self._ask("ListPartitionReassignments", serve, ErrorCode.not_controller)
 
     async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> ProducerIdBlock | ErrorCode:
-        async def serve(term: ControllerTerm, answer: Parked[ProducerIdBlock | ErrorCode]) -> None:
+        async def serve(term: ControllerTerm, answer: Promise[ProducerIdBlock | ErrorCode]) -> None:
             if broker_id not in term.context.brokers:
-                answer.release(ErrorCode.broker_id_not_registered)
+                answer.resolve(ErrorCode.broker_id_not_registered)
                 return
             problem = broker_epoch_problem(term.context, broker_id, broker_epoch)
-            answer.release(problem if problem is not None else await _next_block(term, broker_id))
+            answer.resolve(problem if problem is not None else await _next_block(term, broker_id))
 
         return await self._ask("AllocateProducerIds", serve, ErrorCode.not_controller)
 
@@ -320,21 +320,21 @@ class Controller:
     # Asking the term
 
     async def _take(self, name: str, act: Callable[[ControllerContext], Flow[T]], refused: T) -> T:
-        async def serve(term: ControllerTerm, answer: Parked[T]) -> None:
-            answer.release(await act(term.context))
+        async def serve(term: ControllerTerm, answer: Promise[T]) -> None:
+            answer.resolve(await act(term.context))
 
         return await self._ask(name, serve, refused)
 
-    async def _ask(self, name: str, serve: Callable[[ControllerTerm, Parked[T]], Flow[None]], refused: T) -> T:
+    async def _ask(self, name: str, serve: Callable[[ControllerTerm, Promise[T]], Flow[None]], refused: T) -> T:
         """Queues an event and waits for its answer: `refused` if this broker is not the controller, or resigns first."""
         term = self._term
         if term is None:
             return refused
-        answer: Parked[T] = Parked()
+        answer: Promise[T] = Promise()
 
         def refuse() -> None:
-            if not answer.is_released:
-                answer.release(refused)
+            if not answer.is_resolved:
+                answer.resolve(refused)
 
         term.put(ControllerEvent(name, lambda: serve(term, answer), refuse))
         return await answer

@@ -11,7 +11,7 @@ from oncelog.cluster.controller.actions import BrokerRequest
 from oncelog.cluster.controller.requests import Message, Messages, address
 from oncelog.cluster.controller.values import RegisteredBroker
 from oncelog.cluster.zookeeper.asking import within
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.environment import Clock
 
 PAUSE_MS = 100
@@ -115,8 +115,8 @@ class BrokerQueues:
         self._on_answer = on_answer
         self._messages = Messages(controller_id, listener)
         self._queues: dict[int, BrokerQueue] = {}
-        self._all_told: Parked[None] | None = None
-        self._in_time: Parked[None] | None = None
+        self._all_told: Promise[None] | None = None
+        self._in_time: Promise[None] | None = None
 
     def send(self, request: BrokerRequest, broker: RegisteredBroker) -> None:
         queue = self._queues.get(broker.broker_id)
@@ -129,17 +129,17 @@ class BrokerQueues:
             self._queues[broker.broker_id] = queue
         queue.add(request, self._messages.message(request))
 
-    def all_told(self) -> Parked[None]:
-        """Released when every broker has answered all its requests, or is gone."""
+    def all_told(self) -> Promise[None]:
+        """Resolved when every broker has answered all its requests, or is gone."""
         if self._all_told is None:
-            self._all_told = Parked()
+            self._all_told = Promise()
             self._see_whether_all_are_told()
-        return self._all_told or Parked.ready(None)
+        return self._all_told or Promise.ready(None)
 
     async def keep_pace(self) -> None:
         """Waits until the brokers have answered, ANSWERED_WITHIN_MS at most. A late broker is skipped until it catches up."""
         if any(queue.is_waited_for for queue in self._queues.values()):
-            self._in_time = Parked()
+            self._in_time = Promise()
             await within(self._clock, ANSWERED_WITHIN_MS, self._in_time)
             for queue in self._queues.values():
                 queue.wait_no_longer()
@@ -151,10 +151,10 @@ class BrokerQueues:
     def _see_whether_all_are_told(self) -> None:
         if self._all_told is not None and all(queue.is_empty for queue in self._queues.values()):
             told, self._all_told = self._all_told, None
-            told.release(None)
+            told.resolve(None)
         if self._in_time is not None and not any(queue.is_waited_for for queue in self._queues.values()):
             in_time, self._in_time = self._in_time, None
-            in_time.release(None)
+            in_time.resolve(None)
 
     def keep(self, registered: dict[int, RegisteredBroker]) -> None:
         """Closes the queues of brokers that are gone."""

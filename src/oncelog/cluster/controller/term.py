@@ -31,7 +31,7 @@ from oncelog.cluster.controller.zookeeper import ControllerZooKeeper, ResignedEr
 from oncelog.cluster.counts import ControllerCounts
 from oncelog.cluster.zookeeper.session import ZooKeeper
 from oncelog.cluster.zookeeper.znodes import ZnodeError, decode_config, paths
-from oncelog.coordination import Flow, Parked, start
+from oncelog.coordination import Flow, Promise, start
 from oncelog.environment import Clock, Random, Timer
 from oncelog.wire import ErrorCode
 
@@ -118,8 +118,8 @@ class ControllerTerm:
         for event, _ in events:
             event.refuse()
 
-    def all_told(self) -> Parked[None]:
-        """Released when every broker has answered what it was sent, or is gone."""
+    def all_told(self) -> Promise[None]:
+        """Resolved when every broker has answered what it was sent, or is gone."""
         return self._queues.all_told()
 
     @property

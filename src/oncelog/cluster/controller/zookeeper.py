@@ -68,8 +68,8 @@ class ControllerZooKeeper:
         while waiting:
             if self._is_over:
                 raise ResignedError
-            parked = [(index, self._zookeeper.submit(requests[index])) for index in waiting]
-            for index, one in parked:
+            promises = [(index, self._zookeeper.submit(requests[index])) for index in waiting]
+            for index, one in promises:
                 results[index] = await one
             if self._is_over or ZooKeeperError.SESSION_EXPIRED in results.values():
                 raise ResignedError

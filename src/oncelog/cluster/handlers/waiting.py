@@ -11,7 +11,7 @@ from oncelog.broker.view import NO_LEADER
 from oncelog.cluster.controller.values import ApiError
 from oncelog.cluster.shared_topics import SharedTopics
 from oncelog.cluster.zookeeper.asking import within
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 from oncelog.wire import ErrorCode
 
@@ -41,7 +41,7 @@ class RequestDeadline:
         """The time left for ZooKeeper."""
         return self._patience_end_ms - self._clock.monotonic_ms()
 
-    async def within(self, asked: Parked[T]) -> T | None:
+    async def within(self, asked: Promise[T]) -> T | None:
         """Wait for an answer of ZooKeeper; None if the time is over before."""
         return await within(self._clock, self.patience_ms, asked)
 

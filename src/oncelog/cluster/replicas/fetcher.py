@@ -15,7 +15,7 @@ from oncelog.broker.storage.truncating import begin_logs_again, truncate_logs
 from oncelog.cluster.channel import Channel, ChannelError, Channels, Failure
 from oncelog.cluster.members import ClusterMembers
 from oncelog.cluster.replicas.flushes import Flushes
-from oncelog.coordination import Parked, start
+from oncelog.coordination import Promise, start
 from oncelog.coordination.deadline import Deadline
 from oncelog.coordination.flows import OneAtATime
 from oncelog.environment import DiskError
@@ -99,7 +99,7 @@ class LeaderFetcher:
         self._flushes = Flushes(broker.clock, broker.durability, self._partitions, self._wake)
         self._logs = OneAtATime()
         self._has_new_starts = False
-        self._has_more: Parked[None] = Parked()
+        self._has_more: Promise[None] = Promise()
         self._under_way: Channel | None = None
         self._patience: Timer | None = None
         self._task = start(self._follow())
@@ -137,8 +137,8 @@ class LeaderFetcher:
         self._task.end()
 
     def _wake(self) -> None:
-        if not self._has_more.is_released:
-            self._has_more.release(None)
+        if not self._has_more.is_resolved:
+            self._has_more.resolve(None)
 
     def _now_ms(self) -> int:
         """Monotonic time: the time of day may be set back, and pauses would last longer."""
@@ -217,7 +217,7 @@ class LeaderFetcher:
 
     async def _rest(self) -> None:
         """Until there is something else to follow, or something that was delayed, or replica.fetch.backoff.ms is over."""
-        self._has_more = Parked()
+        self._has_more = Promise()
         pause = Deadline(self._broker.clock, self._wait_ms(self._settings.backoff_ms) + 1)
         try:
             await pause.until(self._has_more)

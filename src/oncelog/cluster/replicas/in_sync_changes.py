@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from oncelog.cluster.channel import ChannelError
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.replication import AlterPartitionAnswer
 from oncelog.wire import ErrorCode, construct, message_class, message_module
 
@@ -64,15 +64,15 @@ class InSyncChanges:
         self._channels = channels
         self._timeout_ms = timeout_ms
         self._epoch = epoch
-        self._waiting: dict[_Key, tuple[InSyncChange, Parked[AlterPartitionAnswer]]] = {}
+        self._waiting: dict[_Key, tuple[InSyncChange, Promise[AlterPartitionAnswer]]] = {}
         self._is_asking = False
 
-    def ask(self, change: InSyncChange) -> Parked[AlterPartitionAnswer]:
-        """Released with what the controller answers; OPERATION_NOT_ATTEMPTED while another change of the partition is under way."""
+    def ask(self, change: InSyncChange) -> Promise[AlterPartitionAnswer]:
+        """Resolved with what the controller answers; OPERATION_NOT_ATTEMPTED while another change of the partition is under way."""
         key = change.topic_id, change.index
         if key in self._waiting:
-            return Parked.ready(NOT_ATTEMPTED)
-        answer: Parked[AlterPartitionAnswer] = Parked()
+            return Promise.ready(NOT_ATTEMPTED)
+        answer: Promise[AlterPartitionAnswer] = Promise()
         self._waiting[key] = change, answer
         if not self._is_asking:
             start(self._ask_all())
@@ -86,7 +86,7 @@ class InSyncChanges:
         found = self._waiting.pop((topic_id, index), None)
         if found is not None:
             _, answer = found
-            answer.release(NOT_ATTEMPTED)
+            answer.resolve(NOT_ATTEMPTED)
 
     async def _ask_all(self) -> None:
         self._is_asking = True
@@ -100,7 +100,7 @@ class InSyncChanges:
                 if self._waiting.get(key) is one:
                     del self._waiting[key]
                     _, answer = one
-                    answer.release(answers.get(key, AlterPartitionAnswer(ErrorCode.unknown_server_error)))
+                    answer.resolve(answers.get(key, AlterPartitionAnswer(ErrorCode.unknown_server_error)))
         self._is_asking = False
 
     async def _answers(self, changes: list[InSyncChange]) -> Mapping[_Key, AlterPartitionAnswer] | None:

@@ -11,7 +11,7 @@ from oncelog.broker.leaders import UNTOLD
 from oncelog.broker.storage.leading import FollowerId
 from oncelog.broker.storage.partition import Partition, ReplicaRole
 from oncelog.cluster.replicas.in_sync_changes import InSyncChange
-from oncelog.coordination import Parked, sleep, start
+from oncelog.coordination import Promise, sleep, start
 from oncelog.log import Refused
 from oncelog.replication import (
     ACKS_ALL,
@@ -60,7 +60,7 @@ class HostedReplica:
         self.partition = partition
         self.state = LeaderReplica(surroundings.node_id, surroundings.lag_time_max_ms)
         self._surroundings = surroundings
-        self._waiting: list[tuple[int, int, Parked[ErrorCode]]] = []
+        self._waiting: list[tuple[int, int, Promise[ErrorCode]]] = []
         self._number = 0
 
     # --- orders of the controller
@@ -167,11 +167,11 @@ class HostedReplica:
         said = f"in sync are {_listed(self.state.state.isr)}, and min.insync.replicas is {min_in_sync}"
         return Refused(error, f"{self.partition}: {said}")
 
-    def committed(self, offset: int) -> Parked[ErrorCode]:
+    def committed(self, offset: int) -> Promise[ErrorCode]:
         known = self._acknowledgement(offset)
         if known is not None:
-            return Parked.ready(known)
-        waiting: Parked[ErrorCode] = Parked()
+            return Promise.ready(known)
+        waiting: Promise[ErrorCode] = Promise()
         self._number += 1
         heappush(self._waiting, (offset, self._number, waiting))
         return waiting

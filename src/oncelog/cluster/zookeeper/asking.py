@@ -16,7 +16,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperError,
 )
 from oncelog.cluster.zookeeper.znodes import paths
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.environment import Clock
 
 T = TypeVar("T")
@@ -59,20 +59,20 @@ async def read_each(zookeeper: ZooKeeper, requests: Sequence[Reading]) -> list[R
     return [await _repeated(zookeeper, request, first) for request, first in zip(requests, under_way, strict=True)]
 
 
-async def _repeated(zookeeper: ZooKeeper, request: Request, under_way: Parked[Result]) -> Result:
+async def _repeated(zookeeper: ZooKeeper, request: Request, under_way: Promise[Result]) -> Result:
     result = await under_way
     while result in (ZooKeeperError.SESSION_EXPIRED, ZooKeeperError.CONNECTION_LOSS):
         result = await zookeeper.submit(request)
     return result
 
 
-async def within(clock: Clock, timeout_ms: float, under_way: Parked[T]) -> T | None:
+async def within(clock: Clock, timeout_ms: float, under_way: Promise[T]) -> T | None:
     """Waits for a value, `timeout_ms` at most; None when the time is over. The work itself goes on."""
-    over: Parked[T | None] = Parked()
+    over: Promise[T | None] = Promise()
 
     def release(value: T | None) -> None:
-        if not over.is_released:
-            over.release(value)
+        if not over.is_resolved:
+            over.resolve(value)
 
     under_way.then(release)
     timer = clock.call_later(max(timeout_ms, 0), lambda: release(None))

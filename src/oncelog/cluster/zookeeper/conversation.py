@@ -24,7 +24,7 @@ from oncelog.cluster.zookeeper.session import (
     ZooKeeperSessionState,
 )
 from oncelog.cluster.zookeeper.watches import Watches
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 
 logger = logging.getLogger("oncelog.cluster.zookeeper")
 
@@ -52,24 +52,24 @@ class Conversation:
         self.session_id = 0
         self.watches = Watches()
         self._send = send
-        self._waiting: deque[tuple[Request, Parked[Result]]] = deque()
-        self._under_way: deque[tuple[Request, Parked[Result]]] = deque()
+        self._waiting: deque[tuple[Request, Promise[Result]]] = deque()
+        self._under_way: deque[tuple[Request, Promise[Result]]] = deque()
 
-    def submit(self, request: Request) -> Parked[Result]:
+    def submit(self, request: Request) -> Promise[Result]:
         refused = refusal(request)
         if refused is not None:
-            return Parked.ready(refused)
-        parked: Parked[Result] = Parked()
+            return Promise.ready(refused)
+        promise: Promise[Result] = Promise()
         match self.phase:
             case Phase.CONNECTED:
-                self._under_way.append((request, parked))
+                self._under_way.append((request, promise))
                 self._send(request)
             case Phase.CONNECTING:
-                self._waiting.append((request, parked))
+                self._waiting.append((request, promise))
             case Phase.CLOSED:
                 # A closed client calls nothing back.
                 pass
-        return parked
+        return promise
 
     def connected(self, session_id: int) -> None:
         """There is a connection, and a session on it: a new one, or the one from before with its watches set again."""
@@ -99,9 +99,9 @@ class Conversation:
 
     def answered(self, result: Result) -> None:
         """The answer to the oldest request that is under way."""
-        request, parked = self._under_way.popleft()
+        request, promise = self._under_way.popleft()
         self.watches.answered(request, result)
-        parked.release(result)
+        promise.resolve(result)
 
     def changed(self, change: NodeChange, path: str) -> None:
         if self.watches.take(change, path):
@@ -112,11 +112,11 @@ class Conversation:
         self._waiting.clear()
         self._under_way.clear()
 
-    def _release(self, requests: Iterable[tuple[Request, Parked[Result]]], error: ZooKeeperError) -> None:
-        for _, parked in requests:
+    def _release(self, requests: Iterable[tuple[Request, Promise[Result]]], error: ZooKeeperError) -> None:
+        for _, promise in requests:
             # The callback of the last one may have closed the client.
             if self.phase is not Phase.CLOSED:
-                parked.release(error)
+                promise.resolve(error)
 
 
 class ConversationClient(ABC):
@@ -149,7 +149,7 @@ class ConversationClient(ABC):
     def session_id(self) -> int:
         return self._conversation.session_id
 
-    def submit(self, request: Request) -> Parked[Result]:
+    def submit(self, request: Request) -> Promise[Result]:
         return self._conversation.submit(request)
 
 

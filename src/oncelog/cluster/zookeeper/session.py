@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 
 ANY_VERSION = -1
 """A write with it is done whatever the version of the node is."""
@@ -220,7 +220,7 @@ class ZooKeeper(Protocol):
         """
         ...
 
-    def submit(self, request: Request) -> Parked[Result]:
+    def submit(self, request: Request) -> Promise[Result]:
         """Hand in a request. Without a connection it waits for one; it ends with CONNECTION_LOSS if the connection breaks
         while it is under way, and with SESSION_EXPIRED if the session does before it was sent.
         """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from oncelog.coordination import Decision, Parked
+from oncelog.coordination import Decision, Promise
 from oncelog.coordination.decision import nothing_to_remember
 from oncelog.groups.classic.group import ClassicGroup
 from oncelog.groups.classic.member import GroupAnswer, JoinAnswer, LeaveAnswer, SyncAnswer
@@ -19,12 +19,12 @@ Answer = TypeVar("Answer", JoinAnswer, SyncAnswer, LeaveAnswer)
 class PendingResponse(NamedTuple):
     """An answer, and who waits for it."""
 
-    reply: Parked[Any]
+    reply: Promise[Any]
     answer: GroupAnswer
 
     def give(self, error: ErrorCode = ErrorCode.none) -> None:
         """`error`: what kept the records of the decision from being kept."""
-        self.reply.release(self.answer if error is ErrorCode.none else self.answer.with_error(error))
+        self.reply.resolve(self.answer if error is ErrorCode.none else self.answer.with_error(error))
 
 
 MembershipDecision = Decision[GroupMetadataRecord, tuple[PendingResponse, ...]]
@@ -45,7 +45,7 @@ class DecisionBuilder:
         self._records.append(GroupMetadataRecord(group.name, metadata, self.now.wall_ms))
         group.apply(metadata)
 
-    def answer(self, reply: Parked[Answer], answer: Answer) -> None:
+    def answer(self, reply: Promise[Answer], answer: Answer) -> None:
         self._due.append(PendingResponse(reply, answer))
 
     def decision(self, remember: Callable[[], None] = nothing_to_remember) -> MembershipDecision:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.groups.classic import rebalance
 from oncelog.groups.classic.decision_builder import DecisionBuilder
 from oncelog.groups.classic.group import ClassicGroup
@@ -34,7 +34,7 @@ class Joining:
     step: DecisionBuilder
     group: ClassicGroup
     request: JoinRequest
-    reply: Parked[JoinAnswer]
+    reply: Promise[JoinAnswer]
     first_delay_ms: int
     size_max: int
     new_uuid: Callable[[], UUID]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple, Protocol, Self
 
-from oncelog.coordination import Parked
+from oncelog.coordination import Promise
 from oncelog.coordination.fields import FieldReader
 from oncelog.groups.classic.metadata import StoredMember
 from oncelog.wire import ErrorCode, WireError
@@ -105,13 +105,13 @@ Protocols = tuple[tuple[str, bytes], ...]
 class WaitsForJoin(NamedTuple):
     """It has joined, and is told so when the generation begins."""
 
-    reply: Parked[JoinAnswer]
+    reply: Promise[JoinAnswer]
 
 
 class WaitsForSync(NamedTuple):
     """It has asked for its assignment, which the leader has not sent yet."""
 
-    reply: Parked[SyncAnswer]
+    reply: Promise[SyncAnswer]
 
 
 class ClassicGroupMember(NamedTuple):

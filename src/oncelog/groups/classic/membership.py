@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from oncelog.coordination import Decision, Parked
+from oncelog.coordination import Decision, Promise
 from oncelog.groups.classic import rebalance
 from oncelog.groups.classic.decision_builder import DecisionBuilder, MembershipDecision, PendingResponse
 from oncelog.groups.classic.group import ClassicGroup
@@ -156,7 +156,7 @@ class ClassicMembership:
         return _NONE if is_allowed else ErrorCode.invalid_session_timeout
 
     def join(
-        self, request: JoinRequest, reply: Parked[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
+        self, request: JoinRequest, reply: Promise[JoinAnswer], now: Timestamps, new_uuid: Callable[[], UUID]
     ) -> MembershipDecision:
         """JoinGroup. The reply may come much later: when the generation begins.
 
@@ -183,7 +183,7 @@ class ClassicMembership:
         Joining(step, group, request, reply, limits.first_delay_ms, limits.size_max, new_uuid).decide()
         return step.decision(self._remembering(group))
 
-    def sync(self, request: SyncRequest, reply: Parked[SyncAnswer], now: Timestamps) -> MembershipDecision:
+    def sync(self, request: SyncRequest, reply: Promise[SyncAnswer], now: Timestamps) -> MembershipDecision:
         """SyncGroup. Without an assignment from the leader the reply waits for it.
 
         Errors: invalid_group_id, unknown_member_id, fenced_instance_id, illegal_generation,
@@ -235,7 +235,7 @@ class ClassicMembership:
             group.renew_session(member_id, steady_ms)
 
     def leave(
-        self, group_name: str, leaving: Sequence[Leaving], reply: Parked[LeaveAnswer], now: Timestamps
+        self, group_name: str, leaving: Sequence[Leaving], reply: Promise[LeaveAnswer], now: Timestamps
     ) -> MembershipDecision:
         """LeaveGroup, of one or of many (KIP-345). Errors: invalid_group_id; for each: unknown_member_id, fenced_instance_id."""
         step = DecisionBuilder(now)

@@ -89,9 +89,9 @@ def test_requests_in_doubt_are_carried_out_in_some_runs_and_not_in_others():
     for seed in range(40):
         world = SimulatedWorld(seed)
         client, other = world.connect(), world.connect()
-        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        promises = [client.submit(Create(f"/{number}")) for number in range(4)]
         world.cut(client)
-        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        world.until(lambda promises=promises: all(one.is_resolved for one in promises))
         world.rest(100)
         children = world.ask(other, GetChildren("/"))
         assert isinstance(children, Children)
@@ -106,10 +106,10 @@ def test_nothing_that_was_lost_is_carried_out_behind_the_first_answer_on_the_nex
         world = SimulatedWorld(seed)
         client = world.connect()
         world.network.part(world.processes[client].node, ENSEMBLE, world.queue.now_ms + 10 * SESSION_TIMEOUT_MS)
-        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        promises = [client.submit(Create(f"/{number}")) for number in range(4)]
         world.network.heal()
         world.cut(client)
-        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        world.until(lambda promises=promises: all(one.is_resolved for one in promises))
         world.mend(client)
         children = world.ask(client, GetChildren("/"))
         assert isinstance(children, Children)
@@ -123,9 +123,9 @@ def test_nothing_is_carried_out_while_there_is_no_quorum():
     for seed in range(10):
         world = SimulatedWorld(seed)
         client = world.connect()
-        parked = [client.submit(Create(f"/{number}")) for number in range(4)]
+        promises = [client.submit(Create(f"/{number}")) for number in range(4)]
         world.ensemble.stop(world.queue.now_ms + SESSION_TIMEOUT_MS)
-        world.until(lambda parked=parked: all(one.is_released for one in parked))
+        world.until(lambda promises=promises: all(one.is_resolved for one in promises))
         children = world.ask(client, GetChildren("/"))
         assert isinstance(children, Children)
         assert children.names == ()
@@ -156,7 +156,7 @@ def test_process_whose_pause_ends_early_hears_answers_in_their_order():
     world.rest(SESSION_TIMEOUT_MS / 6)
     process.paused_until_ms = 0.0
     assert world.wait(client.submit(Exists("/two"))) is ZooKeeperError.NO_NODE
-    assert before.is_released
+    assert before.is_resolved
     assert world.wait(before) is not ZooKeeperError.NO_NODE
 
 
