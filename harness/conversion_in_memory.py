@@ -154,7 +154,7 @@ class ConversionInMemory(ClusterInMemory):
             self.network.process_ended(operator.process, silently=False)
             self.disk.operations_left = None
             if directories is not None:
-                directories.resolve()
+                directories.release()
 
     def data(self, path: str) -> bytes | None:
         """What ZooKeeper has there; None if there is no such node."""

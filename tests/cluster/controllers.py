@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -114,16 +115,22 @@ class Channel:
 class ControllerNode:
     """A process that may be the controller, with a session of its own."""
 
-    def __init__(self, cluster: SimulatedCluster, node_id: int, settings: ControllerSettings) -> None:
+    def __init__(
+        self,
+        cluster: SimulatedCluster,
+        node_id: int,
+        settings: ControllerSettings,
+        seen_through: Callable[[ZooKeeper], ZooKeeper],
+    ) -> None:
+        """`seen_through` may change what the controller asks of ZooKeeper, and hears of it."""
         self.cluster = cluster
         self.node_id = node_id
         world = cluster.world
         self.process = Process(world.queue, f"controller-{node_id}", cluster.errors.append)
         self.clock = ProcessClock(self.process)
         self.random = SimulatedRandom(Random(node_id))
-        self.zookeeper: ZooKeeper = SimulatedZooKeeper(
-            world.ensemble, self.process, Random(node_id), SESSION_TIMEOUT_MS
-        )
+        session = SimulatedZooKeeper(world.ensemble, self.process, Random(node_id), SESSION_TIMEOUT_MS)
+        self.zookeeper: ZooKeeper = seen_through(session)
         self.opened: list[int] = []
         """The brokers to which channels were opened."""
         self.is_broker_registered_again = True
@@ -137,8 +144,8 @@ class ControllerNode:
             is_unclean_election_enabled=lambda: False,
         )
         self.controller = Controller(parts, settings)
-        self.zookeeper.on_watched = self._watched
-        self.zookeeper.on_session = self._session_changed
+        session.on_watched = self._watched
+        session.on_session = self._session_changed
 
     def open_channel(self, broker_id: int, host: str, port: int) -> Channel:
         assert (host, port) == (f"host-{broker_id}", 9092)
@@ -164,8 +171,13 @@ class SimulatedCluster:
             for parent in (*paths.parents(path), path):
                 self.world.ask(self.client, Create(parent))
 
-    def start_controller(self, node_id: int, settings: ControllerSettings = SETTINGS) -> ControllerNode:
-        return ControllerNode(self, node_id, settings)
+    def start_controller(
+        self,
+        node_id: int,
+        settings: ControllerSettings = SETTINGS,
+        seen_through: Callable[[ZooKeeper], ZooKeeper] = lambda session: session,
+    ) -> ControllerNode:
+        return ControllerNode(self, node_id, settings, seen_through)
 
     def start_broker(self, *broker_ids: int) -> None:
         for broker_id in broker_ids:

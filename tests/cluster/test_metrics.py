@@ -162,13 +162,13 @@ def test_partition_without_a_leader_is_offline_until_one_is_elected_uncleanly() 
     cluster.until(lambda: metrics(cluster, controller)[f"{CONTROLLER}_offlinepartitionscount"] == 1)
     assert metrics(cluster, 0)[f"{MANAGER}_offlinereplicacount"] == 1
     assert metrics(cluster, controller)["kafka_controller_controllerstats_uncleanleaderelections_total"] == 0
-    asked = broker.controller.elect_leaders([("t", 0)], ElectionType.UNCLEAN)
+    asked = broker.metadata.controller.elect_leaders([("t", 0)], ElectionType.UNCLEAN)
     start(asked)
     cluster.until(lambda: metrics(cluster, controller)[f"{CONTROLLER}_offlinepartitionscount"] == 0)
     found = metrics(cluster, controller)
     assert found["kafka_controller_controllerstats_uncleanleaderelections_total"] == 1
     assert found[f"{CONTROLLER}_preferredreplicaimbalancecount"] == 1
-    broker.controller.close()
+    broker.metadata.controller.close()
     after = metrics(cluster, controller)
     assert after["kafka_controller_controllerstats_uncleanleaderelections_total"] == 1
     assert after[f"{CONTROLLER}_activecontrollercount"] == after[f"{CONTROLLER}_preferredreplicaimbalancecount"] == 0

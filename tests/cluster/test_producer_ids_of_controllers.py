@@ -58,8 +58,7 @@ def cluster():
 
 @pytest.fixture
 def node(cluster):
-    made = cluster.start_controller(1)
-    made.zookeeper = HeldBlocks(made.zookeeper)
+    made = cluster.start_controller(1, seen_through=HeldBlocks)
     cluster.until(lambda: made.controller.is_active)
     cluster.settle()
     return made

@@ -101,8 +101,7 @@ class ZooKeeperMetadata:
             departures.delete_unopened,
             broker.survives,
         )
-        topics.on_learned = broker.coordinator_partitions.follow_count
-        topics.on_gone = departures.forget_offsets
+        self._departures = departures
         return [topics.replay_hosted(one.topic, topic_id, one.partitions) for topic_id, one in state.hosted.items()]
 
     def forget_doubtful(self, left: LeftByLastStop) -> None:
@@ -123,7 +122,9 @@ class ZooKeeperMetadata:
         return self.membership.verification(transactions)
 
     async def lead(self, in_turns: Callable[[Iterator[None]], Awaitable[None]]) -> None:
-        """The controller says what this broker leads."""
+        """The controller says what this broker leads. The coordinators are there now, and follow the topics."""
+        self.shared_topics.on_learned = self._broker.coordinator_partitions.follow_count
+        self.shared_topics.on_gone = self._departures.forget_offsets
 
     def recover(self, crash: Crash, transactions: Transactions, end_hanging: Callable[[], int]) -> int:
         """Recovers nothing: other replicas have the acknowledged records, and coordinators are elected again."""

@@ -120,7 +120,7 @@ def test_setting_without_meaning_is_taken_and_said_to_have_none() -> None:
         ("num.partitions=0", "Invalid value 0 for configuration num.partitions: Value must be at least 1"),
         ("num.io.threads=many", "Invalid value many for configuration num.io.threads: Not a number of type INT"),
         ("authorizer.class.name=Guard", "there is no access control"),
-        ("connections.max.reauth.ms=60000", "stays so until its connection ends"),
+        ("connections.max.reauth.ms=60000", "stays authenticated until its connection ends"),
         ("control.plane.listener.name=CONTROL", "at the listener between brokers"),
         ("ssl.cipher.suites=TLS_AES_128_GCM_SHA256", "is left to the machine's OpenSSL"),
         ("sasl.server.callback.handler.class=Guard", "it names a class of Java's"),

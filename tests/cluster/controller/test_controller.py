@@ -387,8 +387,7 @@ def test_controller_that_lost_its_session_does_nothing_more_in_the_next_one(clus
 
 
 def test_claim_whose_answer_was_lost_is_recognised(cluster):
-    node = cluster.start_controller(1)
-    node.zookeeper = LosesAnswerToClaim(node.zookeeper)
+    node = cluster.start_controller(1, seen_through=LosesAnswerToClaim)
     cluster.until(lambda: node.controller.is_active)
     cluster.settle()
     assert node.zookeeper.is_lost

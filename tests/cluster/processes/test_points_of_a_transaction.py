@@ -156,8 +156,7 @@ def watched(tmp_path: Path) -> Iterator[WatchedCluster]:
 def protocol(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> TransactionVersion:
     """A cluster over ZooKeeper has no feature that says so, and serves both."""
 
-    def chosen(_cluster: object):
-        yield from ()
+    async def chosen(_cluster: object) -> TransactionVersion:
         return request.param
 
     monkeypatch.setattr(transaction, "transaction_version", chosen)

@@ -203,10 +203,10 @@ def test_every_change_of_the_in_sync_set_is_said_with_its_reason(caplog: pytest.
         one.cluster.until(lambda: one.in_sync == (LEADER,))
     said = [record.getMessage() for record in caplog.records if "in-sync set" in record.getMessage()]
     grown, shrunk = said
-    assert grown == f"{one.partition}: the in-sync set is to be 0,1,2, it is 0,1: broker 2 has caught up to offset 0"
+    assert grown == f"{one.partition}: asks for the in-sync set 0,1,2, now 0,1: broker 2 has caught up to offset 0"
     late = r"broker {} has not caught up for \d+ ms, and is at offset 0 of 1"
     assert re.fullmatch(
-        rf".*: the in-sync set is to be 0, it is 0,1,2: {late.format(FOLLOWER)}, {late.format(LAST)}", shrunk
+        rf".*: asks for the in-sync set 0, now 0,1,2: {late.format(FOLLOWER)}, {late.format(LAST)}", shrunk
     )
     in_sync = [record.getMessage() for record in caplog.records if ": in sync are " in record.getMessage()]
     assert in_sync == [f"{one.partition}: in sync are {set_}" for set_ in ("0,1,2", "0")]
