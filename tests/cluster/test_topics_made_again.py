@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from harness.running_cluster import RunningCluster
+from oncelog.broker.storage.partition import ReplicaRole
 from oncelog.broker.storage.topics import CONSUMER_OFFSETS
 from oncelog.broker.view import LEADER_DURING_DELETE, Leadership
 from oncelog.cluster.zookeeper.session import Create
@@ -126,6 +127,26 @@ def test_topic_of_which_a_replica_is_left_over_is_not_there():
     _, stays, had_it = leave_over(cluster, 0)
     assert cluster.core(had_it).metadata.shared_topics.replica(TOPIC, 0) is not None
     assert (described(cluster, had_it), described(cluster, stays)) == ([], [])
+
+
+def test_broker_starts_with_replicas_of_two_topics_of_one_name():
+    """The older one is left over: it is named first, and the name is taken from it while no coordinator is there yet."""
+    cluster = RunningCluster(3)
+    controller, _, had_it = leave_over(cluster, 0, 1)
+    assert create(cluster, controller, TOPIC, (had_it,)) is NONE
+
+    def leads() -> bool:
+        partition = cluster.core(had_it).topics.partition(TOPIC, 0)
+        return partition is not None and partition.role is ReplicaRole.LEADER
+
+    cluster.until(leads)
+    cluster.rest(1_000)
+    left_over = cluster.core(had_it).metadata.shared_topics.replica(TOPIC, 1).topic_id
+    assert left_over != cluster.core(had_it).topics.named(TOPIC).topic_id
+    cluster.nodes[had_it].die(power=False)
+    cluster.start_served(had_it)
+    cluster.until(leads)
+    assert cluster.core(had_it).topics.named(TOPIC).topic_id != left_over
 
 
 def make_controller(cluster: RunningCluster, broker_id: int) -> None:
