@@ -202,8 +202,8 @@ def keep_entries_of(disk: Disk, path: str, owners: Collection[tuple[UUID, int]])
 def replay(disk: Disk, directory: str, partition_path: Callable[[UUID, int], str | None]) -> Replayed:
     """Put what the write-ahead logs have into the partitions' files, and make it durable there.
 
-    `partition_path` is None for a partition that is no more. Whoever has made sure that nothing needs the files any more
-    removes them; until then, doing this again changes nothing. Raises DiskError.
+    `partition_path` is None for a partition that is no more. The caller removes the files once nothing needs them; until
+    then, doing this again changes nothing. Raises DiskError.
     """
     touched: dict[str, File] = {}
     replayed = Replayed()

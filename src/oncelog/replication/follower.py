@@ -274,7 +274,7 @@ class Follower:
         end = log.log_end_offset
         lag = max(0, answer.high_watermark - end)
         if answer.records:
-            # Whoever got something comes last in the next request.
+            # A partition that got records comes last in the next request.
             del self.states[key]
         self._be(key, replace(state.moved(FETCHING, end, log.newest_epoch), lag=lag))
         high_watermark = max(log.high_watermark, min(answer.high_watermark, end))

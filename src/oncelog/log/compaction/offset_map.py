@@ -1,7 +1,7 @@
 """The last offset of each key, in memory whose size is given (Kafka's SkimpyOffsetMap).
 
 It holds a hash of 16 bytes in place of a key, and knows keys by nothing else. The hash is BLAKE2b: with MD5, which Kafka takes,
-whoever may write could make two keys that are one to the map.
+a writer could make two keys that are one to the map.
 """
 
 from __future__ import annotations
