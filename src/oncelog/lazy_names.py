@@ -8,7 +8,7 @@ from importlib import import_module
 
 
 def imported(package: str, homes: Mapping[str, str], name: str) -> object:
-    """What the package's `__getattr__` returns; `homes` says in which module each name is. Raises AttributeError."""
+    """The value of a name for the package's `__getattr__`; `homes` has the module of each name. Raises AttributeError."""
     home = homes.get(name)
     if home is None:
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
