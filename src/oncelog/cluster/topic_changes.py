@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.storage.auto_creation import replication_factor
@@ -48,13 +48,6 @@ RESERVED_IDS = (UUID(int=0), UUID(int=1))
 """Kafka means other things by them."""
 NOT_TAKEN = ApiError(ErrorCode.unknown_server_error, "ZooKeeper does not take a topic as large as that.")
 ASKED_AGAIN = (ErrorCode.topic_already_exists, ErrorCode.stale_controller_epoch)
-
-
-class ActiveController(Protocol):
-    @property
-    def is_active(self) -> bool:
-        """True while this broker is the controller."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
