@@ -21,6 +21,7 @@ from harness.transaction_in_memory import (
     make_topic,
     visible,
 )
+from oncelog.log import DamagedLogError
 from oncelog.records import Record, build_batch
 
 NONE = ErrorCode.none
@@ -265,6 +266,29 @@ def test_offsets_that_are_added_to_a_transaction_make_the_groups_topic(broker: B
     added = broker.ask("add_offsets_to_txn", 3, transactional_id="teller", group_id="tellers", **producer)
     assert added.error_code is NONE
     assert commit_offset(broker, **producer) is NONE
+
+
+def test_offsets_of_a_group_that_nobody_coordinates_begin_no_transaction(broker: BrokerInMemory) -> None:
+    """TxnOffsetCommit v5 adds the group's partition by itself (KIP-890), and only where it can be written."""
+    for key_type in (0, 1):
+        broker.ask("find_coordinator", 3, key="teller", key_type=key_type)
+    given = broker.ask("init_producer_id", 5, transactional_id="teller", transaction_timeout=MINUTE)
+    topics = broker.core.topics
+    for partition in topics.named("__consumer_offsets").partitions:
+        topics.take_offline(partition, DamagedLogError("it is damaged"))
+    offset = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1, "committed_metadata": ""}
+    answer = broker.ask(
+        "txn_offset_commit",
+        5,
+        transactional_id="teller",
+        group_id="tellers",
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+        topics=[{"name": TOPIC, "partitions": [offset]}],
+    )
+    assert answer.topics[0].partitions[0].error_code is ErrorCode.not_coordinator
+    listed = broker.ask("list_transactions", 1, state_filters=["Ongoing"], producer_id_filters=[])
+    assert listed.transaction_states == ()
 
 
 def commit_offset(broker: BrokerInMemory, **producer: int) -> ErrorCode:
